@@ -63,7 +63,8 @@ def test_affinities_are_the_layers(bundles, kind):
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("learned")])
 def test_position_terms_are_the_layers(bundles, kind):
     study, found = bundles[kind]
-    scores, scale = PositionScores.of(study.layer), found.array("position_scale")
+    scale = found.array("position_scale")
+    scores = PositionScores.of(study.layer, 1 / scale)
     np.testing.assert_allclose(scale, study.layer.scales.mean_over_tokens(), rtol=1e-6)
     for head in range(study.layer.n_heads):
         keys, query = found.array(f"position_key_{head}"), found.array(f"position_query_{head}")[30]

@@ -141,8 +141,8 @@ def test_weights_of_one_token_leave_only_that_token() -> None:
 
 def test_prediction_is_the_attention_of_the_table() -> None:
     layer = random_layer(n_positions=11)
-    curves = position_curves(layer, [3, 10], average="mean-of-ratio")
-    predicted = predicted_attention(layer, [10, 3], average="mean-of-ratio")
+    curves = position_curves(layer, [3, 10])
+    predicted = predicted_attention(layer, [10, 3])
     np.testing.assert_allclose(predicted[0], curve(curves, "attention", 10, True, "mean"), rtol=1e-12)
     np.testing.assert_allclose(predicted[1], curve(curves, "attention", 3, True, "mean"), rtol=1e-12)
 

@@ -102,9 +102,8 @@ def test_lines_and_waves_are_fitted_inside_the_trained_range() -> None:
 @given(sizes.filter(lambda size: size["n_positions"] > 1))
 def test_reach_and_sink_are_those_of_every_query(size: dict) -> None:
     layer = random_layer(**size)
-    scores, inverse = PositionScores.of(layer), plain_inverse(layer, "ratio-of-mean")
-    n_positions = layer.n_positions
-    found = sink_and_reach(scores, inverse, n_positions)
+    inverse, n_positions = plain_inverse(layer, "ratio-of-mean"), layer.n_positions
+    found = sink_and_reach(PositionScores.of(layer, inverse), n_positions)
     usual = inverse.copy()
     usual[0] = inverse[1:11].mean()
     asserted, compared = plain_terms(layer)
@@ -118,10 +117,9 @@ def test_reach_and_sink_are_those_of_every_query(size: dict) -> None:
 
 
 @given(sizes)
-def test_a_sink_with_its_own_scale_loses_nothing(size: dict) -> None:
+def test_a_sink_with_the_usual_scale_loses_nothing(size: dict) -> None:
     layer = random_layer(**size)
-    scores, inverse = PositionScores.of(layer), plain_inverse(layer, "mean-of-ratio")
-    found = sink_and_reach(scores, inverse, layer.n_positions, first_inverse=float(inverse[0]))
+    found = sink_and_reach(PositionScores.of(layer, np.full(layer.n_positions, 0.5)), layer.n_positions)
     np.testing.assert_array_equal(found["on_first_usual_scale"], found["on_first"])
 
 
@@ -140,7 +138,8 @@ def test_the_effect_of_the_waves_is_what_removing_them_moves() -> None:
     query = layer.n_positions - 1
     (seen,) = position_shape(layer, [query]).queries
     (attention,) = predicted_attention(layer, [query])
-    scores, inverse = PositionScores.of(layer), plain_inverse(layer, "ratio-of-mean")
+    inverse = plain_inverse(layer, "ratio-of-mean")
+    scores = PositionScores.of(layer, inverse)
     curve = scores.comparison(query) * inverse[query] * inverse
     part = leading_waves(curve, np.arange(query + 1))[1]
     total = scores.self_assertion * inverse + curve - part

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from detoklens.measures.positions import PositionScores
 from detoklens.measures.variance import (
-    Departure,
     departure_of_last,
     deviations,
     last_rows,
     outliers,
     switch,
+    undertrained,
     value_norms,
 )
 from detoklens.scores.layer import Layer
@@ -23,8 +23,16 @@ from tests.measures.test_positions import plain_terms
 from tests.planted import planted_layer
 
 
-def departure(layer: Layer) -> Departure:
-    return departure_of_last(last_rows(PositionScores.of(layer)))
+def scores_of(layer: Layer, inverse: np.ndarray | None = None) -> PositionScores:
+    return PositionScores.of(layer, np.ones(layer.n_positions) if inverse is None else inverse)
+
+
+def departure(layer: Layer) -> dict[str, np.ndarray]:
+    return departure_of_last(last_rows(scores_of(layer)))
+
+
+def judged(found: dict[str, np.ndarray]) -> list[bool | None]:
+    return undertrained(found["departure"], found["usual_departure"])
 
 
 def test_nothing_stands_out_where_all_are_nearly_equal() -> None:
@@ -68,26 +76,26 @@ def test_deviations_do_not_depend_on_the_unit(seed: int, unit: float) -> None:
 def test_an_untrained_last_position_is_told() -> None:
     layer = planted_layer(period=80.0, last_times=0.01)
     found = departure(layer)
-    assert found.undertrained() == [True] * 3
-    assert found.departure.tolist() == pytest.approx([1.0] * 3, abs=0.05)
-    assert (found.size < 0.02 * found.usual_size).all()
+    assert judged(found) == [True] * 3
+    assert found["departure"].tolist() == pytest.approx([1.0] * 3, abs=0.05)
+    assert (found["size"] < 0.02 * found["usual_size"]).all()
 
 
 def test_a_trained_last_position_is_not() -> None:
-    assert departure(planted_layer(period=80.0)).undertrained() == [False] * 3
+    assert judged(departure(planted_layer(period=80.0))) == [False] * 3
 
 
 @given(st.integers(0, 2**32 - 1))
 def test_in_a_random_layer_no_position_is_special(seed: int) -> None:
     found = departure(random_layer(n_positions=60, d_head=16, seed=seed))
-    assert found.undertrained() == [False] * 3
+    assert judged(found) == [False] * 3
 
 
 def test_a_last_position_is_not_told_where_the_others_disagree() -> None:
     """In this random layer the last row departs three times as far as any other, and every other is far off too."""
     found = departure(random_layer(n_positions=60, seed=200))
-    assert found.departure[2] > 3 * found.usual_departure[2] > 1.5
-    assert found.undertrained()[2] is False
+    assert found["departure"][2] > 3 * found["usual_departure"][2] > 1.5
+    assert judged(found)[2] is False
 
 
 @given(sizes.filter(lambda size: size["n_positions"] > 3))
@@ -104,8 +112,8 @@ def test_departures_are_the_plain_formula(size: dict) -> None:
             for place in range(len(rows) - 1)
             for other in [np.mean([row for k, row in enumerate(rows[:-1]) if k != place], axis=0)]
         )
-        assert found.departure[head] == pytest.approx(np.linalg.norm(rows[-1] - mean) / np.linalg.norm(mean))
-        assert found.usual_departure[head] == pytest.approx(usual)
+        assert found["departure"][head] == pytest.approx(np.linalg.norm(rows[-1] - mean) / np.linalg.norm(mean))
+        assert found["usual_departure"][head] == pytest.approx(usual)
 
 
 def test_a_jump_that_only_the_scale_makes_is_the_scales() -> None:
@@ -113,16 +121,16 @@ def test_a_jump_that_only_the_scale_makes_is_the_scales() -> None:
     layer.weights.position_embeddings[1:] = layer.weights.position_embeddings[0]
     inverse = np.full(12, 2.0)
     inverse[0] = 0.5
-    found = switch(PositionScores.of(layer), inverse)
-    assert found.scale_share.tolist() == pytest.approx([1.0] * 3, abs=1e-9)
-    assert found.by_score.tolist() == pytest.approx([0.0] * 3, abs=1e-9)
-    even = switch(PositionScores.of(layer), np.full(12, 2.0))
-    assert even.by_scale.tolist() == pytest.approx([0.0] * 3, abs=1e-9)
+    found = switch(scores_of(layer, inverse))
+    assert found["scale_share"].tolist() == pytest.approx([1.0] * 3, abs=1e-9)
+    assert found["by_score"].tolist() == pytest.approx([0.0] * 3, abs=1e-9)
+    even = switch(scores_of(layer, np.full(12, 2.0)))
+    assert even["by_scale"].tolist() == pytest.approx([0.0] * 3, abs=1e-9)
 
 
 def test_the_rows_are_those_of_the_last_five_queries() -> None:
     layer = random_layer(n_positions=9)
-    found = last_rows(PositionScores.of(layer))
+    found = last_rows(scores_of(layer))
     assert list(found) == [4, 5, 6, 7, 8]
     np.testing.assert_allclose(found[7][2], plain_terms(layer)[1][2, 7, :8], rtol=1e-9)
 

@@ -34,7 +34,7 @@ QUERY_BLOCK = 64
 
 @dataclass(frozen=True)
 class KeyScores:
-    """Scores along the keys of a text of `n_keys` tokens; the length only matters for bidirectional models."""
+    """What position alone adds to scores, in a text of `n_keys` tokens; the length matters to bidirectional models."""
 
     layer: FirstLayer
     n_keys: int
@@ -43,25 +43,35 @@ class KeyScores:
         """The keys visible to a query."""
         return seen_keys(query_position, self.n_keys, self.layer.is_causal, self.layer.window)
 
+    def along(self, query_position: int) -> HeadKey:
+        """Tᵖ + Tᵖᵖ of the keys visible to a query."""
+        raise NotImplementedError
+
     def softmax(self, scores: HeadKey) -> HeadKey:
         """Attention from scores before scaling."""
         return softmax(softcapped(scores * self.layer.attention_scale, self.layer.softcap))
 
+    def attention(self, query_position: int) -> HeadKey:
+        """Attention by position alone on the keys visible to a query."""
+        return self.softmax(self.along(query_position))
+
 
 @dataclass(frozen=True)
 class PositionScores(KeyScores):
-    """Tᵖ and Tᵖᵖ of a layer before the division by σ."""
+    """Learned positions: Tᵖ and Tᵖᵖ before the division by σ, and 1/σ averaged over the vocabulary."""
 
+    inverse: PerPosition
     query: Float[np.ndarray, "head position d_head"]
     key: Float[np.ndarray, "head position d_head"]
     query_bias: Float[np.ndarray, "head d_head"]
 
     @classmethod
-    def of(cls, layer: Layer, n_keys: int | None = None) -> PositionScores:
+    def of(cls, layer: Layer, inverse: PerPosition, n_keys: int | None = None) -> PositionScores:
         positions, folded = layer.weights.position_embeddings.astype(np.float64), layer.folded
         return cls(
             layer.weights,
             len(positions) if n_keys is None else n_keys,
+            inverse,
             query=project(positions, folded.query_weight.astype(np.float64)),
             key=project(positions, folded.key_weight.astype(np.float64)),
             query_bias=folded.query_bias.astype(np.float64),
@@ -77,17 +87,16 @@ class PositionScores(KeyScores):
         keys = self.seen(query_position) if keys is None else keys
         return np.einsum("hk,hjk->hj", self.query[:, query_position], self.key[:, keys])
 
-    def attention(self, query_position: int, inverse: PerPosition) -> HeadKey:
-        """softmax of (Tᵖ + Tᵖᵖ) × attention scale over the visible keys; `inverse` is 1/σ."""
+    def along(self, query_position: int) -> HeadKey:
         seen = self.seen(query_position)
-        comparison = self.comparison(query_position) * float(inverse[query_position])
-        return self.softmax((self.self_assertion[:, seen] + comparison) * inverse[seen])
+        comparison = self.comparison(query_position) * float(self.inverse[query_position])
+        return (self.self_assertion[:, seen] + comparison) * self.inverse[seen]
 
-    def undivided_rows(self, queries: Sequence[int], inverse: PerPosition) -> Iterator[tuple[int, HeadKey]]:
+    def undivided_rows(self, queries: Sequence[int]) -> Iterator[tuple[int, HeadKey]]:
         """(Tᵖ + Tᵖᵖ) × σ_j over the visible keys of many queries, in blocks of queries."""
         for begin in range(0, len(queries), QUERY_BLOCK):
             block = list(queries[begin : begin + QUERY_BLOCK])
-            compared = (self.query[:, block] * inverse[block][:, None]) @ self.key.transpose(0, 2, 1)
+            compared = (self.query[:, block] * self.inverse[block][:, None]) @ self.key.transpose(0, 2, 1)
             for place, query in enumerate(block):
                 seen = self.seen(query)
                 yield query, self.self_assertion[:, seen] + compared[:, place, seen]
@@ -95,7 +104,7 @@ class PositionScores(KeyScores):
 
 @dataclass(frozen=True)
 class OffsetScores(KeyScores):
-    """The kernel at offsets 1 − n_keys to n_keys − 1, from 0 in causal models."""
+    """Rotary and ALiBi positions: the kernel at offsets 1 − n_keys to n_keys − 1, from 0 in causal models."""
 
     kernel: Float[np.ndarray, "head offset"]
     first_offset: int
@@ -106,13 +115,8 @@ class OffsetScores(KeyScores):
         return cls(layer.weights, n_keys, layer.kernel(range(first, n_keys), mean).astype(np.float64), first)
 
     def along(self, query_position: int) -> HeadKey:
-        """Tᵖ of the keys visible to a query."""
         seen = self.seen(query_position)
         return self.kernel[:, query_position - np.arange(seen.start, seen.stop) - self.first_offset]
-
-    def attention(self, query_position: int) -> HeadKey:
-        """softmax of the kernel over the visible keys."""
-        return self.softmax(self.along(query_position))
 
 
 Average = Literal["ratio-of-mean", "mean-of-ratio"]
@@ -364,7 +368,8 @@ def position_curves(
     as in the caption of the paper's Figure 3, the query's, as in its code, or both. Tᵖ only has the key's.
     """
     summary = summarise_scales(layer.scales, token_weights, coverage, watch)
-    scores, inverse = PositionScores.of(layer, n_keys), summary.inverse(average)
+    inverse = summary.inverse(average)
+    scores = PositionScores.of(layer, inverse, n_keys)
     low, high = 1 / summary.pair_high, 1 / summary.pair_low
     ends = [
         (inverse if extremes == "key" else end, inverse if extremes == "query" else end)
@@ -403,13 +408,7 @@ def position_curves(
 
 
 def predicted_attention(
-    layer: Layer,
-    query_positions: Sequence[int],
-    average: Average = "ratio-of-mean",
-    token_weights: Float[np.ndarray, "token"] | None = None,
-    *,
-    n_keys: int | None = None,
-    mean: Mean = "vocabulary",
+    layer: Layer, query_positions: Sequence[int], *, n_keys: int | None = None, mean: Mean = "vocabulary"
 ) -> list[HeadKey]:
     """Attention by position alone: softmax of Tᵖ + Tᵖᵖ, as [head, key ≤ query] for each query.
 
@@ -418,15 +417,13 @@ def predicted_attention(
     """
     layer.check_positions(query_positions)
     longest = layer.n_positions if n_keys is None else n_keys
-    if layer.positions != "learned":
-        kernel = OffsetScores.of(layer, max(query_positions) + 1 if layer.is_causal else longest, mean)
-        rows = [(kernel.attention(query), kernel.seen(query)) for query in query_positions]
+    scores: KeyScores
+    if layer.positions == "learned":
+        scores = PositionScores.of(layer, summarise_scales(layer.scales).inverse("ratio-of-mean"), longest)
     else:
-        inverse = summarise_scales(layer.scales, token_weights).inverse(average)
-        scores = PositionScores.of(layer, longest)
-        rows = [(scores.attention(query, inverse), scores.seen(query)) for query in query_positions]
-    ends = [query + 1 if layer.is_causal else longest for query in query_positions]
-    return [  # keys outside a window get no attention
-        np.pad(attention, ((0, 0), (seen.start, end - seen.stop)))
-        for (attention, seen), end in zip(rows, ends, strict=True)
-    ]
+        scores = OffsetScores.of(layer, max(query_positions) + 1 if layer.is_causal else longest, mean)
+    rows = []
+    for query in query_positions:
+        seen, end = scores.seen(query), query + 1 if layer.is_causal else longest
+        rows.append(np.pad(scores.attention(query), ((0, 0), (seen.start, end - seen.stop))))  # none outside a window
+    return rows

@@ -189,45 +189,44 @@ def position_shape(
     the last query. The seed draws the controls.
     """
     random, last = np.random.default_rng(seed), max(query_positions)
-    draws: Draws | None
+    scores: PositionScores | OffsetScores
+    kernels = None
     if layer.positions == "learned":
         inverse = summarise_scales(layer.scales, token_weights, watch=watch).inverse(average)
-        scores = PositionScores.of(layer, n_keys)
-        trained = trained_range(layer).trained
-        places = np.flatnonzero(~outliers(layer.scales.position_variance[:trained]))
+        scores, trained = PositionScores.of(layer, inverse, n_keys), trained_range(layer).trained
+        places = fitted = np.flatnonzero(~outliers(layer.scales.position_variance[:trained]))
         curve = (scores.self_assertion * inverse)[:, places]
-        reach = sink_and_reach(scores, inverse, min(trained, scores.n_keys))
-        draws = _random_walks(layer.n_heads, len(places), random)
+        reach = sink_and_reach(scores, min(trained, scores.n_keys))
     else:
-        kernel = OffsetScores.of(layer, last + 1 if layer.is_causal else trained_length(layer), mean)
-        seen = kernel.seen(last)
-        curve, places = kernel.along(last), np.arange(seen.start, seen.stop)
+        scores = OffsetScores.of(layer, last + 1 if layer.is_causal else trained_length(layer), mean)
+        places, curve = np.arange(scores.n_keys), scores.along(last)
+        fitted = places[scores.seen(last)]
         reach = kernel_reach(OffsetScores.of(layer, trained_length(layer), mean))
-        drawn = _random_kernels(layer, kernel, random) if layer.positions == "rotary" else None
-        draws = None if drawn is None else drawn.along(last)
-    line = best_line(curve, places)
+        kernels = _random_kernels(layer, scores, random) if layer.positions == "rotary" else None
+
+    def control(query: int, n_points: int) -> Draws | None:
+        if layer.positions == "learned":
+            return random.normal(size=(draws_for(layer.n_heads), min(n_points, LONGEST_WALK))).cumsum(axis=1)
+        return None if kernels is None else kernels.along(query)
+
+    line, draws = best_line(curve, fitted), control(last, len(fitted))
     if draws is not None and line.n_points >= FEWEST_POINTS:
         null = best_line(draws, np.arange(draws.shape[1])).r_squared
         line = replace(line, beyond=Beyond.of(line.r_squared, null))
     queries = []
     for query in query_positions:
-        if layer.positions == "learned":
-            seen = scores.seen(query)
-            keys = places[(places >= seen.start) & (places < seen.stop)]
-            waving = scores.comparison(query) * inverse[query] * inverse[seen]
-            total = scores.self_assertion[:, seen] * inverse[seen] + waving
-            draws, softmax = _random_walks(layer.n_heads, len(keys), random), scores.softmax
-        else:
-            seen, softmax = kernel.seen(query), kernel.softmax
-            keys, total = np.arange(seen.start, seen.stop), kernel.along(query)
-            waving, draws = total, None if drawn is None else drawn.along(query)
+        seen, total = scores.seen(query), scores.along(query)
+        keys = places[(places >= seen.start) & (places < seen.stop)]
+        waving = total
+        if isinstance(scores, PositionScores):
+            waving = scores.comparison(query) * scores.inverse[query] * scores.inverse[seen]
         waving = waving[:, keys - seen.start]
         waves, part = leading_waves(waving, keys)
-        attention, smooth = softmax(total), total.copy()
+        attention, smooth = scores.softmax(total), total.copy()
         smooth[:, keys - seen.start] -= part
-        effect = np.abs(softmax(smooth) - attention).sum(axis=1) / 2
+        effect = np.abs(scores.softmax(smooth) - attention).sum(axis=1) / 2
         effect[[not is_in_view(of_head, len(keys)) for of_head in waves]] = np.nan
-        beyond = None
+        beyond, draws = None, control(query, len(keys))
         if draws is not None and len(keys) >= FEWEST_KEYS:
             beyond = Beyond.of(shares_in_view(waving, keys), shares_in_view(draws, np.arange(draws.shape[1])))
         queries.append(SeenFrom(query, waves, beyond, len(keys), attention, seen.start, effect))
@@ -239,11 +238,7 @@ def _random_kernels(layer: Layer, scores: OffsetScores, random: np.random.Genera
     queries, keys = random.normal(size=(2, draws_for(layer.n_heads), layer.d_head))
     offsets = range(scores.first_offset, scores.first_offset + scores.kernel.shape[1])
     turned = [np.einsum("rd,rd->r", rotated_by_offset(layer.weights, queries, offset), keys) for offset in offsets]
-    return OffsetScores(scores.layer, scores.n_keys, np.stack(turned, axis=1), scores.first_offset)
-
-
-def _random_walks(n_heads: int, n_points: int, random: np.random.Generator) -> Draws:
-    return random.normal(size=(draws_for(n_heads), min(n_points, LONGEST_WALK))).cumsum(axis=1)
+    return replace(scores, kernel=np.stack(turned, axis=1))
 
 
 def _varies(curves: HeadKey) -> Bool[np.ndarray, "head"]:
@@ -275,28 +270,20 @@ def monotonicity(curves: HeadKey) -> tuple[PerHead, PerHead]:
     return np.array(found), (np.diff(curves, axis=1) > 0).mean(axis=1)
 
 
-def sink_and_reach(
-    scores: PositionScores,
-    inverse: Float[np.ndarray, "position"],
-    n_queries: int,
-    first_inverse: float | None = None,
-) -> dict[str, Float[np.ndarray, "head query"]]:
-    """Near mass and mass on position 0 from the first `n_queries` positions; `inverse` is 1/σ.
+def sink_and_reach(scores: PositionScores, n_queries: int) -> dict[str, Float[np.ndarray, "head query"]]:
+    """Near mass and mass on position 0 from the first `n_queries` positions.
 
-    `on_first_usual_scale` is the mass on position 0 if its 1/σ were `first_inverse`, by default the mean of the next
-    ten positions: what the sink would be without its exceptional variance.
+    `on_first_usual_scale` is the mass on position 0 if its 1/σ were the mean of the next ten positions: what the sink
+    would be without its exceptional variance.
     """
-    usual = inverse.copy()
-    if first_inverse is not None or len(inverse) > 1:
-        usual[0] = inverse[1 : NEXT_POSITIONS + 1].mean() if first_inverse is None else first_inverse
+    usual = scores.inverse.copy()
+    usual[0] = usual[1 : NEXT_POSITIONS + 1].mean() if len(usual) > 1 else usual[0]
     rows = []
-    for query, undivided in scores.undivided_rows(range(n_queries), inverse):
+    for query, undivided in scores.undivided_rows(range(n_queries)):
         seen = scores.seen(query)
-        attention, without = (scores.softmax(undivided * factor[seen]) for factor in (inverse, usual))
-        rows.append(
-            reach_of(attention, query - seen.start, seen.start)
-            | {"on_first_usual_scale": mass(without, -seen.start, 1 - seen.start)}
-        )
+        attention, without = (scores.softmax(undivided * factor[seen]) for factor in (scores.inverse, usual))
+        first = {"on_first_usual_scale": mass(without, -seen.start, 1 - seen.start)}
+        rows.append(reach_of(attention, query - seen.start, seen.start) | first)
     return {name: np.stack([row[name] for row in rows], axis=1) for name in rows[0]}
 
 

@@ -38,7 +38,7 @@ adds little to the output.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -86,44 +86,29 @@ def _difference_from_neighbours(variances: Float[np.ndarray, "position"]) -> Flo
     return logs - np.median(nearby, axis=1)
 
 
-@dataclass(frozen=True)
-class Switch:
-    """Tᵖ at position 0 and over the next ten, and the two parts of the jump; NaN with only one position."""
-
-    first_without_norm: PerHead
-    next_without_norm: PerHead
-    first: PerHead
-    next: PerHead
-    jump_without_norm: PerHead
-    jump: PerHead
-    by_scale: PerHead
-    by_score: PerHead
-    scale_share: PerHead
-
-
-def switch(scores: PositionScores, inverse_scales: Float[np.ndarray, "position"]) -> Switch:
-    """LayerNorm's part of position 0's jump in Tᵖ; `inverse_scales` is 1/σ, averaged over the vocabulary."""
+def switch(scores: PositionScores) -> dict[str, PerHead]:
+    """LayerNorm's part of position 0's jump in Tᵖ, as columns; NaN with only one position."""
 
     def mean(values: HeadKey) -> PerHead:
         return values.mean(axis=1) if values.shape[1] else np.full(len(values), np.nan)
 
     nearby = scores.self_assertion[:, : NEXT_POSITIONS + 1]
     first, following = nearby[:, 0], nearby[:, 1:]
-    first_inverse, inverses = inverse_scales[0], inverse_scales[1 : NEXT_POSITIONS + 1]
+    first_inverse, inverses = scores.inverse[0], scores.inverse[1 : NEXT_POSITIONS + 1]
     by_scale = mean((first_inverse - inverses) * (first[:, None] + following) / 2)
     by_score = mean((first[:, None] - following) * (first_inverse + inverses) / 2)
     jump = by_scale + by_score
-    return Switch(
-        first_without_norm=first,
-        next_without_norm=mean(following),
-        first=first * first_inverse,
-        next=mean(following * inverses),
-        jump_without_norm=first - mean(following),
-        jump=jump,
-        by_scale=by_scale,
-        by_score=by_score,
-        scale_share=np.divide(by_scale, jump, out=np.full_like(jump, np.nan), where=jump != 0),
-    )
+    return {
+        "first_without_norm": first,
+        "next_without_norm": mean(following),
+        "first": first * first_inverse,
+        "next": mean(following * inverses),
+        "jump_without_norm": first - mean(following),
+        "jump": jump,
+        "by_scale": by_scale,
+        "by_score": by_score,
+        "scale_share": np.divide(by_scale, jump, out=np.full_like(jump, np.nan), where=jump != 0),
+    }
 
 
 def last_rows(scores: PositionScores) -> dict[int, HeadKey]:
@@ -133,25 +118,8 @@ def last_rows(scores: PositionScores) -> dict[int, HeadKey]:
     return {query: scores.comparison(query, slice(end)) for query, end in ends.items()}
 
 
-@dataclass(frozen=True)
-class Departure:
-    """The departure of the last row, and the usual one among the rows before it; NaN with too few rows."""
-
-    size: PerHead
-    usual_size: PerHead
-    departure: PerHead
-    usual_departure: PerHead
-
-    def undertrained(self) -> list[bool | None]:
-        """Whether the last position departs as if undertrained; None if undefined."""
-        defined = ~(np.isnan(self.departure) | np.isnan(self.usual_departure))
-        far = self.departure >= np.maximum(FAR_DEPARTURE, TIMES_THE_USUAL * self.usual_departure)
-        found = far & (self.usual_departure <= NEAR_DEPARTURE)
-        return [bool(one) if known else None for one, known in zip(found, defined, strict=True)]
-
-
-def departure_of_last(rows_by_query: dict[int, HeadKey]) -> Departure:
-    """The departure of the last query position, over the keys visible to all."""
+def departure_of_last(rows_by_query: Mapping[int, HeadKey]) -> dict[str, PerHead]:
+    """The departure of the last query position and the usual one before it, as columns; NaN with too few rows."""
 
     def size(row: HeadKey) -> PerHead:
         return np.sqrt(np.square(row).mean(axis=1))
@@ -168,12 +136,19 @@ def departure_of_last(rows_by_query: dict[int, HeadKey]) -> Departure:
     rows = np.stack([row[:, :seen] for row in rows_by_query.values()], axis=1)
     before, last, undefined = rows[:, :-1], rows[:, -1], np.full(len(rows), np.nan)
     others = [departure(before[:, place], np.delete(before, place, axis=1)) for place in range(before.shape[1])]
-    return Departure(
-        size(last),
-        size(before.mean(axis=1)) if others else undefined,
-        departure(last, before),
-        np.max(others, axis=0) if others else undefined,
-    )
+    return {
+        "size": size(last),
+        "usual_size": size(before.mean(axis=1)) if others else undefined,
+        "departure": departure(last, before),
+        "usual_departure": np.max(others, axis=0) if others else undefined,
+    }
+
+
+def undertrained(departure: PerHead, usual: PerHead) -> list[bool | None]:
+    """Whether the last position departs as if undertrained; None if undefined."""
+    far = departure >= np.maximum(FAR_DEPARTURE, TIMES_THE_USUAL * usual)
+    found = far & (usual <= NEAR_DEPARTURE)
+    return [None if np.isnan(one) else bool(is_so) for is_so, one in zip(found, departure + usual, strict=True)]
 
 
 def value_norms(layer: Layer) -> Float[np.ndarray, "head position"]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 import polars as pl
@@ -11,7 +11,15 @@ import polars.selectors as cs
 
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.positions import PositionScores, ScaleSummary, summarise_scales, trained_range
-from detoklens.measures.variance import departure_of_last, deviations, last_rows, outliers, switch, value_norms
+from detoklens.measures.variance import (
+    departure_of_last,
+    deviations,
+    last_rows,
+    outliers,
+    switch,
+    undertrained,
+    value_norms,
+)
 from detoklens.parallel import Runner
 from detoklens.questions.base import ByLabel, Frames, ReportEntry, View
 from detoklens.questions.positions.question import OverVocabulary
@@ -136,29 +144,28 @@ class Variance(OverVocabulary):
     def ask(self, study: Study, runner: Runner) -> Frames:
         layer, trained = study.layer, trained_range(study.layer)
         summary = summarise_scales(layer.scales, self.token_weights(study), watch=runner.watch)
-        scores = PositionScores.of(layer)
-        switched, rows = switch(scores, summary.inverse(self.average)), last_rows(scores)
-        norms = value_norms(layer)
-        following = norms[:, 1:].mean(axis=1) if norms.shape[1] > 1 else np.full(len(norms), np.nan)
+        scores = PositionScores.of(layer, summary.inverse(self.average))
+        rows, norms, heads = last_rows(scores), value_norms(layer), range(layer.n_heads)
+        first, following = norms[:, 0], np.full(len(norms), np.nan)
+        if norms.shape[1] > 1:
+            following = norms[:, 1:].mean(axis=1)
         values = {
-            "value_norm_first": norms[:, 0],
+            "value_norm_first": first,
             "value_norm_next": following,
-            "value_norm_ratio": np.divide(norms[:, 0], following, out=np.full(len(norms), np.nan), where=following > 0),
+            "value_norm_ratio": np.divide(first, following, out=np.full(len(norms), np.nan), where=following > 0),
         }
-        departure = departure_of_last(rows)
-        # no verdict if the rows before the last one are untrained, too
-        found = departure.undertrained() if trained.is_whole else [None] * layer.n_heads
-        heads = {"head": range(layer.n_heads)}
+        departs = departure_of_last(rows)
+        odd: list[bool | None] = [None] * layer.n_heads
+        if trained.is_whole:  # else the rows before the last one are untrained, too
+            odd = undertrained(departs["departure"], departs["usual_departure"])
         return {
             "position_variance": _position_variance(layer, summary, trained.trained),
-            "switch": SWITCH.frame(heads | asdict(switched) | values),
-            "undertrained": UNDERTRAINED.frame(
-                heads | asdict(departure) | {"undertrained": pl.Series(found, dtype=pl.Boolean)}
-            ),
-            "trained_range": TRAINED_RANGE.frame({name: [value] for name, value in asdict(trained).items()}),
+            "switch": SWITCH.grid({"head": heads}, switch(scores) | values),
+            "undertrained": UNDERTRAINED.grid({"head": heads}, departs | {"undertrained": odd}),
+            "trained_range": TRAINED_RANGE.of_rows([astuple(trained)]),
             "last_queries": pl.concat(
                 LAST_QUERIES.grid(
-                    {"head": range(layer.n_heads), "key_position": range(row.shape[1])},
+                    {"head": heads, "key_position": range(row.shape[1])},
                     {"comparison": row, "query_position": query},
                 )
                 for query, row in rows.items()
