@@ -43,7 +43,7 @@ def test_the_first_options_of_auroc():
 
 
 def test_a_parameter_without_an_option_is_a_python_argument_only():
-    hidden = [setting for setting in settings_of(Auroc) if not setting.parameter.cli]
+    hidden = [setting for setting in settings_of(Auroc) if not setting.cli]
     assert {setting.name for setting in hidden} == {"pmi_above", "weights", "per_octave", "scale"}
     for setting in hidden:
         assert setting.flag not in call("auroc", "--help").stdout

@@ -20,7 +20,6 @@ from detoklens.questions.parameters import (
     PARAMETERS,
     REQUIRED,
     Parameter,
-    Setting,
     choices_of,
     settings_of,
     to_cli_args,
@@ -123,13 +122,13 @@ def question_command(question: type[Question]) -> Callable[..., None]:
     return command_of(run, owners, question)
 
 
-def option_owners(question: type[Question]) -> dict[type, Sequence[Setting]]:
+def option_owners(question: type[Question]) -> dict[type, Sequence[Parameter]]:
     """The dataclasses that a command's options come from, with their settings."""
-    owners: dict[type, Sequence[Setting]] = {each: settings_of(each) for each in (AnalysedModel, question)}
+    owners: dict[type, Sequence[Parameter]] = {each: settings_of(each) for each in (AnalysedModel, question)}
     if question.takes("counts"):  # on text, counts can only weight the mean that is split off
-        owners[Corpus] = _advanced(settings_of(Corpus), issubclass(question, OnText))
+        owners[Corpus] = _advanced(Corpus, issubclass(question, OnText))
     if question.takes("text"):
-        owners[Texts] = _advanced(settings_of(Texts), "text" not in question.needs)
+        owners[Texts] = _advanced(Texts, "text" not in question.needs)
     if question.takes("seed") or question.takes("text"):
         owners[SeedOptions] = settings_of(SeedOptions)
     if question.parallel:
@@ -147,16 +146,13 @@ def option_owners(question: type[Question]) -> dict[type, Sequence[Setting]]:
     return owners
 
 
-def _advanced(settings: tuple[Setting, ...], advanced: bool) -> tuple[Setting, ...]:
-    """The same settings, listed under the advanced options if `advanced`."""
-    return tuple(
-        replace(setting, parameter=replace(setting.parameter, advanced=advanced or setting.parameter.advanced))
-        for setting in settings
-    )
+def _advanced(owner: type, advanced: bool) -> tuple[Parameter, ...]:
+    """The settings of a dataclass, listed under the advanced options if `advanced`."""
+    return tuple(replace(setting, advanced=advanced or setting.advanced) for setting in settings_of(owner))
 
 
 def command_of(
-    run: Callable[..., None], owners: Mapping[type, Sequence[Setting]] | Sequence[type], described: Any = None
+    run: Callable[..., None], owners: Mapping[type, Sequence[Parameter]] | Sequence[type], described: Any = None
 ) -> Callable[..., None]:
     """A function for typer with a parameter per setting of some dataclasses; it calls `run` with one object of each."""
     settings = owners if isinstance(owners, Mapping) else {owner: settings_of(owner) for owner in owners}
@@ -169,33 +165,33 @@ def command_of(
             )
         )
 
-    offered = [setting for of_owner in settings.values() for setting in of_owner if setting.parameter.cli]
-    offered.sort(key=lambda setting: not setting.parameter.positional)
+    offered = [setting for of_owner in settings.values() for setting in of_owner if setting.cli]
+    offered.sort(key=lambda setting: not setting.positional)
     command.__signature__ = inspect.Signature([_typer_parameter(each) for each in offered])  # type: ignore[attr-defined]
     command.__annotations__ = {}
     command.__doc__ = (inspect.getdoc(described or run) or "").partition(PARAMETERS)[0]  # its options describe them
     return command
 
 
-def _value(setting: Setting, given: Any) -> Any:
+def _value(setting: Parameter, given: Any) -> Any:
     """The value of a setting from the command line's argument."""
-    if given is None or setting.parameter.read is None:
+    if given is None or setting.read is None:
         return setting.default if given is None else given
     try:
-        return setting.parameter.read(given)
+        return setting.read(given)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=f"'{setting.flag}'") from error
 
 
-def _typer_parameter(setting: Setting) -> inspect.Parameter:
+def _typer_parameter(setting: Parameter) -> inspect.Parameter:
     """What typer makes an option or argument of.
 
     It is text if the setting has its own reader, and a list if it may be repeated.
     """
-    parameter, kind, default = setting.parameter, setting.kind, setting.default
+    kind, default = setting.kind, setting.default
     required = default is REQUIRED
     sequences = [choice for choice in choices_of(kind) if get_origin(choice) is Sequence]
-    if parameter.read is not None and not parameter.repeated:
+    if setting.read is not None and not setting.repeated:
         kind = str | None if default is None else str
         default = default if default is None or required else str(default)
     elif sequences:
@@ -203,15 +199,15 @@ def _typer_parameter(setting: Setting) -> inspect.Parameter:
         kind = kind if required else kind | None
     if isinstance(setting.default, tuple):
         default = None
-    looks: dict[str, Any] = {"metavar": parameter.metavar, "help": parameter.help}
+    looks: dict[str, Any] = {"metavar": setting.metavar, "help": setting.help}
     looks["autocompletion"] = completion_of(setting)
     shown = not required and default is not None
-    if parameter.positional:
+    if setting.positional:
         option = typer.Argument(show_default=shown, **looks)
     else:
-        if parameter.least is not None and kind in (int, float, int | None):
-            looks["min"] = parameter.least
-        looks["rich_help_panel"] = ADVANCED if parameter.advanced else None
+        if setting.least is not None and kind in (int, float, int | None):
+            looks["min"] = setting.least
+        looks["rich_help_panel"] = ADVANCED if setting.advanced else None
         option = typer.Option(setting.flag, show_default=shown and not isinstance(default, bool), **looks)
     return inspect.Parameter(
         setting.name,

@@ -12,13 +12,13 @@ import typer
 
 from detoklens import demo
 from detoklens.questions.catalogue import QUESTIONS
-from detoklens.questions.parameters import Setting, choices_of
+from detoklens.questions.parameters import Parameter, choices_of
 
 MOST = 60  # suggestions at a time
 HEAD_COUNTS = ("n_head", "num_attention_heads", "num_heads", "decoder_attention_heads", "n_heads")
 
 
-def completion_of(setting: Setting) -> Callable[..., Sequence[Any]] | None:
+def completion_of(setting: Parameter) -> Callable[..., Sequence[Any]] | None:
     """The function that completes a parameter's values, if there is one."""
     if setting.name in ("model", "models", "tokenizer"):
         return complete_model

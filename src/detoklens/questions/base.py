@@ -120,6 +120,8 @@ class Question:
     """What a "yes" does not show, in one sentence; reports print it below the summary."""
     report_section: ClassVar[str] = ""
     """Title of the report section that shows it; empty for a question that reports leave out."""
+    reported: ClassVar[Mapping[str, Any]] = {}
+    """How that section asks it without parameters: fields of a ReportEntry."""
 
     def __init_subclass__(cls) -> None:
         """Tell its figures where their functions are."""
@@ -148,7 +150,7 @@ class Question:
     @classmethod
     def report_entries(cls, _study: Study) -> Sequence[ReportEntry]:
         """What its report section asks of a study."""
-        return [ReportEntry(cls(), compared=bool(cls.compared_figures))]
+        return [ReportEntry(cls(), **{"compared": bool(cls.compared_figures), **cls.reported})]
 
     @classmethod
     def takes(cls, need: Need) -> bool:

@@ -11,7 +11,7 @@ from detoklens.errors import RangeError
 from detoklens.model.verify import VERIFICATION
 from detoklens.questions.base import Question, Value
 from detoklens.questions.catalogue import QUESTIONS
-from detoklens.questions.parameters import REQUIRED, Setting, choices_of, settings_of
+from detoklens.questions.parameters import REQUIRED, Parameter, choices_of, settings_of
 from detoklens.tables.schema import COUNT_TOTALS, PREDECESSORS, Schema
 from detoklens.version import __version__
 
@@ -119,14 +119,14 @@ def _rows(name: str) -> dict[str, Any]:
     }
 
 
-def _parameter(setting: Setting) -> dict[str, Any]:
+def _parameter(setting: Parameter) -> dict[str, Any]:
     kinds = [_type(kind) for kind in choices_of(setting.kind)]
-    if setting.parameter.least is not None:
-        kinds = [{**kind, "minimum": setting.parameter.least} if kind != {"type": "null"} else kind for kind in kinds]
-    described = {"description": setting.parameter.help, **(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})}
+    if setting.least is not None:
+        kinds = [{**kind, "minimum": setting.least} if kind != {"type": "null"} else kind for kind in kinds]
+    described = {"description": setting.help, **(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})}
     if setting.default is not REQUIRED:
         described["default"] = list(setting.default) if isinstance(setting.default, tuple) else setting.default
-    if setting.parameter.cli and not setting.parameter.positional:
+    if setting.cli and not setting.positional:
         described["x-option"] = setting.flag
     return described
 

@@ -10,7 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType, UnionType
@@ -29,7 +29,7 @@ PARAMETERS = "\n\nParameters\n----------"
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter's help line and how the command line offers it.
+    """A parameter's help line and how the command line offers it; name, type and default are those of its field.
 
     `flag` overrides the option's name. `advanced` options are listed last in help; `cli=False` makes a parameter
     Python-only. `read` turns the command line's text into the value and `spell` turns the value
@@ -46,31 +46,26 @@ class Parameter:
     cli: bool = True
     read: Callable[[Any], Any] | None = None
     spell: Callable[[Any], Sequence[str]] | None = None
+    name: str = ""
+    kind: Any = None
+    default: Any = None
 
 
-@dataclass(frozen=True)
-class Setting:
-    """A parameter with its name, type and default."""
-
-    name: str
-    kind: Any
-    default: Any
-    parameter: Parameter
-
-    @property
-    def flag(self) -> str:
-        return self.parameter.flag or f"--{self.name.replace('_', '-')}"
+_SETTINGS: dict[type, tuple[Parameter, ...]] = {}  # evaluating type hints is slow
 
 
-_SETTINGS: dict[type, tuple[Setting, ...]] = {}  # evaluating type hints is slow
-
-
-def settings_of(owner: type) -> tuple[Setting, ...]:
+def settings_of(owner: type) -> tuple[Parameter, ...]:
     """The parameters of a dataclass, in order; fields without a Parameter are skipped."""
     if owner not in _SETTINGS:
         hints = get_type_hints(owner, include_extras=True)
         _SETTINGS[owner] = tuple(
-            Setting(field.name, get_args(hint)[0], () if field.default is MISSING else field.default, parameter)
+            replace(
+                parameter,
+                name=field.name,
+                kind=get_args(hint)[0],
+                default=() if field.default is MISSING else field.default,
+                flag=parameter.flag or f"--{field.name.replace('_', '-')}",
+            )
             for field in fields(owner)
             if get_origin(hint := hints[field.name]) is Annotated
             for parameter in get_args(hint)[1:]
@@ -90,7 +85,7 @@ def documented(owner: Owner) -> Owner:
     if PARAMETERS in text:
         return owner
     settings, plain = {setting.name: setting for setting in settings_of(owner)}, inspect.signature(owner)
-    lines = (f"{name}\n    {settings[name].parameter.help}" for name in plain.parameters if name in settings)
+    lines = (f"{name}\n    {settings[name].help}" for name in plain.parameters if name in settings)
     owner.__doc__ = "\n".join([text + PARAMETERS, *lines])
     shown = [
         each.replace(annotation=settings[name].kind) if name in settings else each
@@ -103,16 +98,16 @@ def documented(owner: Owner) -> Owner:
 def to_cli_args(owner: Any) -> list[str]:
     """The command-line arguments for all parameters that differ from their defaults, positional ones first."""
     words: list[str] = []
-    for setting in sorted(settings_of(type(owner)), key=lambda setting: not setting.parameter.positional):
+    for setting in sorted(settings_of(type(owner)), key=lambda setting: not setting.positional):
         value = getattr(owner, setting.name)
         if value == setting.default:
             continue
-        if setting.parameter.spell is not None:
-            words += setting.parameter.spell(value)
+        if setting.spell is not None:
+            words += setting.spell(value)
         elif isinstance(value, bool):
             words.append(setting.flag.split("/")[0 if value else -1])
         else:
-            flag = [] if setting.parameter.positional else [setting.flag]
+            flag = [] if setting.positional else [setting.flag]
             words += [word for each in (value if isinstance(value, tuple) else [value]) for word in (*flag, str(each))]
     return words
 
@@ -144,7 +139,7 @@ def check_settings(owner: Any) -> None:
             given = repr(value).replace("\n", " ")
             given = given if len(given) <= LONGEST_SHOWN else f"{given[:LONGEST_SHOWN]}…"
             raise RangeError(f"{type(owner).__name__}({name}={given}): {name} is {accepted}") from error
-        least = setting.parameter.least
+        least = setting.least
         if least is not None and found is not None and found < least:
             raise RangeError(f"{type(owner).__name__}({name}={found}): at least {least:g} is needed")
         object.__setattr__(owner, name, found)

@@ -418,7 +418,7 @@ class Study:
         set_in_python = any(
             getattr(question, setting.name) != setting.default
             for setting in settings_of(type(question))
-            if not setting.parameter.cli and setting.name != "prepend_bos"  # that is an option of the texts
+            if not setting.cli and setting.name != "prepend_bos"  # that is an option of the texts
         )
         given_ids = question.depends_on("text") and not all(isinstance(text, str) for text in self.texts.given)
         if set_in_python or given_ids or not self.model_words:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -14,16 +14,12 @@ from detoklens.figures.spec import FigureSpec
 from detoklens.measures.positions import trained_length
 from detoklens.parallel import Runner
 from detoklens.questions.anatomy.compute import SHARES, anatomies, visible_offsets
-from detoklens.questions.base import Question, ReportEntry, View
+from detoklens.questions.base import ByLabel, Frames, Question, View
 from detoklens.questions.parameters import Heads, Parameter
+from detoklens.questions.study import Study
 from detoklens.scores.layer import Layer
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, percent, plural
-
-if TYPE_CHECKING:
-    from detoklens.questions.base import ByLabel, Frames
-    from detoklens.questions.study import Study
-
 
 SHARE_NAMES = dict(
     zip(SHARES, ("offset", "key", "key × offset", "query × offset", "query × key", "three-way"), strict=True)
@@ -127,10 +123,6 @@ class Anatomy(Question):
             "is the head's strength, on the same scale for all checkpoints.",
         ),
     )
-
-    @classmethod
-    def report_entries(cls, _study: Study) -> Sequence[ReportEntry]:
-        return [ReportEntry(cls(), compared=True)]
 
     def settings(self, study: Study) -> dict[str, Any]:
         """With the query position that is used; without one where positions are not learned."""

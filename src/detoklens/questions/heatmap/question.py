@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -13,16 +13,12 @@ from detoklens.figures.spec import FigureSpec
 from detoklens.measures.heatmap import draw_tokens, drawn_scores, identical_tokens
 from detoklens.measures.words import token_texts
 from detoklens.parallel import Runner
-from detoklens.questions.base import Question, ReportEntry
+from detoklens.questions.base import ByLabel, Frames, Question, ReportEntry
 from detoklens.questions.options import AFFINITY, AtOffset
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale
 from detoklens.questions.study import Study
 from detoklens.tables.schema import HEAD, KEY_TOKEN_ID, QUERY_TOKEN_ID, TOKEN, TOKEN_ID, Column, Schema
 from detoklens.wording import deviations, head_name, listed, listed_some, percent, plural
-
-if TYPE_CHECKING:
-    from detoklens.questions.base import ByLabel, Frames
-
 
 LAYER_NORM = Column("layer_norm", "whether scores are divided by σ of query and key, as LayerNorm does", "Boolean")
 

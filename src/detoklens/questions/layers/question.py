@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from detoklens.errors import RangeError
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.words import fingerprint_of, given_words
 from detoklens.model.checks import depth_of, refuse_layers, refuse_too_large
 from detoklens.parallel import Runner
-from detoklens.questions.base import Question, ReportEntry, Verdict, View
+from detoklens.questions.base import ByLabel, Frames, Question, ReportEntry, Verdict, View
 from detoklens.questions.layers.compute import (
     TWINS_BY_COMPONENT,
     TWINS_BY_LAYER,
@@ -25,6 +25,7 @@ from detoklens.questions.layers.compute import (
     summarize_layers,
 )
 from detoklens.questions.parameters import Parameter
+from detoklens.questions.study import Study
 from detoklens.questions.twins.compute import (
     Bos,
     Triples,
@@ -35,11 +36,6 @@ from detoklens.questions.twins.compute import (
     twin_words,
 )
 from detoklens.weights.blocks import block_notes, real_model
-
-if TYPE_CHECKING:
-    from detoklens.questions.base import ByLabel, Frames
-    from detoklens.questions.study import Study
-
 
 USUAL_DEPTH = 8
 PIECES = 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -16,7 +16,7 @@ from detoklens.measures.chance import ALPHA, Interval, draws_for, holm, interval
 from detoklens.measures.positions import trained_length
 from detoklens.measures.token_classes import WordEvidence, word_evidence
 from detoklens.parallel import Runner
-from detoklens.questions.base import ReportEntry, Verdict, View
+from detoklens.questions.base import ByLabel, Frames, Verdict, View
 from detoklens.questions.lookback.compute import (
     CLASSES,
     FARTHEST,
@@ -34,15 +34,11 @@ from detoklens.questions.lookback.compute import (
 )
 from detoklens.questions.options import SplitOff, SplitTerms
 from detoklens.questions.parameters import Heads, Parameter, in_one_word, whole_numbers
+from detoklens.questions.study import Study
 from detoklens.scores.layer import Layer
 from detoklens.scores.softmax import seen_keys
 from detoklens.tables.schema import HEAD, TOKEN, TOKEN_ID, Column, Schema
 from detoklens.wording import estimate, head_name, listed, listed_some, p_value, plural, term_symbol
-
-if TYPE_CHECKING:
-    from detoklens.questions.base import ByLabel, Frames
-    from detoklens.questions.study import Study
-
 
 LEAST = 0.1  # nats: a smaller difference changes the odds of attention by less than a tenth
 LOOKS_BACK = 1.0  # nats of lift from whole words and from continuation tokens: a previous-token head
@@ -201,6 +197,7 @@ class Lookback(SplitTerms):
 
     progress_label = "looking back"
     report_section = "Looking back"
+    reported: ClassVar[Mapping[str, Any]] = {"compared": True}
     needs = frozenset({"counts", "vocabulary"})
     uses = frozenset({"text", "seed"})
     counted = True
@@ -242,10 +239,6 @@ class Lookback(SplitTerms):
             per_head=True,
         ),
     )
-
-    @classmethod
-    def report_entries(cls, _study: Study) -> Sequence[ReportEntry]:
-        return [ReportEntry(cls(), compared=True)]
 
     def __post_init__(self) -> None:
         super().__post_init__()

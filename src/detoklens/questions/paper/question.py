@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar
 
 import polars as pl
 
-from detoklens.questions.base import Question, ReportEntry, View
+from detoklens.parallel import Runner
+from detoklens.questions.base import ByLabel, Frames, Question, View
 from detoklens.questions.paper.compute import CLAIMS, PAPER_CLAIMS, PAPER_RANKS, judged, paper_ranks
+from detoklens.questions.study import Study
 from detoklens.wording import listed, plural
-
-if TYPE_CHECKING:
-    from detoklens.parallel import Runner
-    from detoklens.questions.base import ByLabel, Frames
-    from detoklens.questions.study import Study
 
 LONGEST_CLAIM = 40
 
@@ -34,6 +31,7 @@ class Paper(Question):
 
     progress_label = "checking the paper's claims"
     report_section = "The paper's claims"
+    reported: ClassVar[Mapping[str, Any]] = {"headline": False}
     uses = frozenset({"vocabulary", "counts", "text", "seed"})
     parallel = True
     tables = (PAPER_CLAIMS, PAPER_RANKS)
@@ -43,10 +41,6 @@ class Paper(Question):
         "paper_ranks": ("head", "query_token", "key_token", "paper_rank", "rank", "difference", "score"),
     }
     equation = "each claim names its rule; the evidence is that of the question named with it"
-
-    @classmethod
-    def report_entries(cls, _study: Study) -> Sequence[ReportEntry]:
-        return [ReportEntry(cls(), headline=False)]
 
     def ask(self, study: Study, runner: Runner) -> Frames:
         ranks = paper_ranks(study.layer) if study.has("vocabulary") else None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -13,7 +13,7 @@ from detoklens.figures.spec import FigureSpec
 from detoklens.measures.chance import ALPHA
 from detoklens.measures.shape import SINUSOIDAL_SHARE, Beyond, PositionShape, masses, position_shape
 from detoklens.parallel import Runner
-from detoklens.questions.base import ByLabel, Frames, ReportEntry, Verdict, View
+from detoklens.questions.base import ByLabel, Frames, Verdict, View
 from detoklens.questions.positions.question import OfPositions
 from detoklens.questions.study import Study
 from detoklens.tables.schema import HEAD, Column, Schema
@@ -122,6 +122,7 @@ class Shape(OfPositions):
 
     uses = OfPositions.uses | {"seed"}
     report_section = "Position terms"
+    reported: ClassVar[Mapping[str, Any]] = {"compared": True, "figure": None}
     caveat = "With learned positions, a wave belongs to the position embeddings as much as to the head."
     tables = (SHAPE, WAVES, REACH)
     compared_tables = ("shape",)
@@ -147,10 +148,6 @@ class Shape(OfPositions):
             per_head=True,
         ),
     )
-
-    @classmethod
-    def report_entries(cls, _study: Study) -> Sequence[ReportEntry]:
-        return [ReportEntry(cls(), compared=True, figure=None)]
 
     def ask(self, study: Study, runner: Runner) -> Frames:
         if study.layer.positions == "learned":

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -21,7 +22,7 @@ from detoklens.measures.variance import (
     value_norms,
 )
 from detoklens.parallel import Runner
-from detoklens.questions.base import ByLabel, Frames, ReportEntry, View
+from detoklens.questions.base import ByLabel, Frames, View
 from detoklens.questions.positions.question import OverVocabulary
 from detoklens.questions.study import Study
 from detoklens.scores.layer import Layer
@@ -108,6 +109,7 @@ class Variance(OverVocabulary):
 
     needs = frozenset({"position_table"})
     report_section = "Checkpoint anomalies"
+    reported: ClassVar[Mapping[str, Any]] = {"compared": True, "figure": None}
     tables = (POSITION_VARIANCE, SWITCH, UNDERTRAINED, TRAINED_RANGE, LAST_QUERIES)
     compared_tables = ("position_variance",)
     equation = "Var(pⱼ) over the features;  σ(x) = √(Var(x) + ε)"
@@ -136,10 +138,6 @@ class Variance(OverVocabulary):
             per_head=True,
         ),
     )
-
-    @classmethod
-    def report_entries(cls, _study: Study) -> Sequence[ReportEntry]:
-        return [ReportEntry(cls(), compared=True, figure=None)]
 
     def ask(self, study: Study, runner: Runner) -> Frames:
         layer, trained = study.layer, trained_range(study.layer)
