@@ -220,22 +220,22 @@ class Frequency(AtOffset):
             mean=self.split_off(study),
             seed=study.seed,
         )
-        low, high, p = (pl.Series(values).fill_nan(None) for values in (null.low, null.high, null.p))
-        return FREQUENCY_BY_HEAD.frame(
+        prefers = map(_preference, correlations, null.low, null.high, null.p)
+        return FREQUENCY_BY_HEAD.grid(
+            {"head": range(len(scores))},
             {
-                "head": range(len(scores)),
-                "tokens": [len(tokens)] * len(scores),
+                "tokens": len(tokens),
                 "spearman": correlations,
                 "spearman_without_norm": [spearman(row[tokens].astype(np.float64), frequency) for row in undivided],
-                "null_low": low,
-                "null_high": high,
-                "p": p,
-                "prefers": pl.Series(map(_preference, correlations, low, high, p), dtype=pl.String),
+                "null_low": null.low,
+                "null_high": null.high,
+                "p": null.p,
+                "prefers": list(prefers),
                 "slope": [slope(row[tokens], frequency) for row in scores],
                 "minimum": scores.min(axis=1),
                 "maximum": scores.max(axis=1),
                 "standard_deviation": scores.std(axis=1),
-            }
+            },
         )
 
     def _embedding_variance(self, layer: Layer, counts: np.ndarray | None) -> pl.DataFrame:
@@ -298,8 +298,8 @@ class Frequency(AtOffset):
         return f"Strongest Spearman's ρ of Tᵉ{self.manner} with frequency: {listed(said)}."
 
 
-def _preference(correlation: float | None, low: float | None, high: float | None, p: float | None) -> str | None:
-    if correlation is None or low is None or high is None or p is None:
+def _preference(correlation: float | None, low: float, high: float, p: float) -> str | None:
+    if correlation is None:
         return None
     if abs(correlation) < CLEAR_CORRELATION or low <= correlation <= high or p > ALPHA:
         return "neither"

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-import numpy as np
 import polars as pl
 
 from detoklens.figures.spec import FigureSpec
@@ -124,25 +123,16 @@ class Heatmap(AtOffset):
         ids, scores, by_head = candidates[places], [], []
         for divided in (True,) if layer.weights.has_query_key_norms else (True, False):
             affinity = self.affinity(study, self.scale if divided else None, self.centred, heads).of_tokens(candidates)
-            drawn = drawn_scores(affinity, places)
-            head, query, key = (axis.ravel() for axis in np.indices(drawn.shape, dtype=np.int32))
-            columns = {
-                "head": np.asarray(heads)[head],
-                "layer_norm": np.full(drawn.size, divided),
-                "query_place": query,
-                "key_place": key,
-                "query_token_id": ids[query],
-                "key_token_id": ids[key],
-                "score": drawn.ravel(),
-            }
-            scores.append(HEATMAP.frame(columns))
+            drawn, size = drawn_scores(affinity, places), range(len(ids))
+            pairs = {"query_token_id": ids[:, None], "key_token_id": ids, "score": drawn, "layer_norm": divided}
+            scores.append(HEATMAP.grid({"head": heads, "query_place": size, "key_place": size}, pairs))
             ranges = identical_tokens(affinity, places, drawn, runner.watch)
-            by_head.append(HEATMAP_BY_HEAD.frame({"head": heads, "layer_norm": [divided] * len(heads), **ranges}))
+            by_head.append(HEATMAP_BY_HEAD.grid({"head": heads}, ranges | {"layer_norm": divided}))
             del affinity  # a gigabyte for a large vocabulary, before the next one
-        tokens = {"place": np.arange(len(ids)), "token_id": ids, "token": token_texts(layer, ids)}
+        tokens = {"token_id": ids, "token": token_texts(layer, ids)}
         return {
             "heatmap_by_head": pl.concat(by_head).sort("head", maintain_order=True),
-            "heatmap_tokens": HEATMAP_TOKENS.frame(tokens),
+            "heatmap_tokens": HEATMAP_TOKENS.grid({"place": range(len(ids))}, tokens),
             "heatmap": pl.concat(scores),
         }
 

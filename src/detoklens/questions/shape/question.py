@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import polars as pl
 
 from detoklens.figures.spec import FigureSpec
@@ -231,37 +230,32 @@ class Shape(OfPositions):
 
 
 def _shape_table(found: PositionShape) -> pl.DataFrame:
-    n_heads = len(found.alibi_slope)
-
     def control(what: str, beyond: Beyond | None) -> dict[str, Any]:
-        null_high = pl.Series([None if beyond is None else beyond.null_high] * n_heads, dtype=pl.Float64)
-        p = pl.Series([None] * n_heads if beyond is None else beyond.p, dtype=pl.Float64)
-        return {f"{what}_null": null_high, f"{what}_p": p}
+        return {f"{what}_null": beyond and beyond.null_high, f"{what}_p": beyond and beyond.p}
 
     line = {
-        "head": np.arange(n_heads),
         "slope": found.line.slope,
         "r_squared": found.line.r_squared,
         "alibi_slope": found.alibi_slope,
         **control("line", found.line.beyond),
-        "linear": pl.Series(found.line.linear(), dtype=pl.Boolean),
+        "linear": found.line.linear(),
         "monotone": found.monotone,
         "increasing": found.increasing,
-        "by_offset": [True] * n_heads,
+        "by_offset": True,
     }
     frames = []
     for seen in found.queries:
         shares = [[wave.share for wave in waves] for waves in seen.waves]
         wave = {
-            "query_position": np.full(n_heads, seen.query_position),
-            "period": pl.Series([waves[0].period if waves else None for waves in seen.waves], dtype=pl.Float64),
-            "wave_share": pl.Series([share[0] if share else None for share in shares], dtype=pl.Float64),
-            "waves_share": pl.Series([sum(share) if share else None for share in shares], dtype=pl.Float64),
+            "query_position": seen.query_position,
+            "period": [waves[0].period if waves else None for waves in seen.waves],
+            "wave_share": [share[0] if share else None for share in shares],
+            "waves_share": [sum(share) if share else None for share in shares],
             **control("wave", seen.beyond),
-            "sinusoidal": pl.Series(seen.sinusoidal, dtype=pl.Boolean),
+            "sinusoidal": seen.sinusoidal,
             "wave_effect": seen.wave_effect,
         }
-        frames.append(SHAPE.frame(line | wave | masses(seen)))
+        frames.append(SHAPE.grid({"head": range(len(shares))}, line | wave | masses(seen)))
     return pl.concat(frames)
 
 
