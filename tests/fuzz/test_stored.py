@@ -19,6 +19,7 @@ import polars as pl
 import pytest
 
 from detoklens.errors import OutputError
+from detoklens.figures.save import XML_DECLARATION
 from detoklens.model.closed_worlds import kept_vectors
 from detoklens.questions.answer import Answer, Store, read_answer
 from detoklens.questions.base import Question
@@ -313,7 +314,7 @@ def test_a_hostile_part_is_computed_again(tmp_path: Path, caplog: pytest.LogCapt
 def test_a_damaged_figure_is_drawn_again(study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = Shape.figures[0]
     drawings = [Drawing(spec, name, name, {}) for name in ("one", "two", "three")]
-    files = {ending: f"<?xml?>\n<svg>{ending}</svg>".encode() for ending in (*FORMATS, PHONE)}
+    files = {ending: f"{XML_DECLARATION}<svg>{ending}</svg>".encode() for ending in (*FORMATS, PHONE)}
     monkeypatch.setattr(
         "detoklens.report.drawing.draw_files", lambda drawing, **_: {} if drawing.name == "two" else files
     )

@@ -81,7 +81,7 @@ def test_the_demos_head_is_named_and_frequency_does_not_explain_it(demo_study, s
     assert everything.tables["auroc_controls"]["above_within_class"][1] == pytest.approx(0.107, abs=0.01)
     assert pieces.tables["auroc_controls"]["above_within_cluster"][1] == pytest.approx(0.14, abs=0.01)
     assert everything.tables["auroc_controls"]["above_within_cluster"][1] == pytest.approx(0.064, abs=0.01)
-    assert everything.sentence.startswith("L0H1 detokenizes: AUROC 0.851 on all tokens ")
+    assert everything.sentence.startswith("L0H1 detokenizes: AUROC 0.851 [0.848, 0.854] on all tokens; ")
     assert everything.sentence.endswith(
         "Frequency alone ranks keys better (0.886), but not among equally frequent keys."
     )
