@@ -162,15 +162,18 @@ def as_path(given: object, what: str) -> Path:
     return Path(given)
 
 
-def parse_json(text: str | bytes) -> Any:
-    """Parse JSON; raise ValueError for invalid JSON, duplicate names in an object, and deep nesting.
+def parse_json(text: str | bytes) -> dict[str, Any]:
+    """Parse a JSON object; raise ValueError for anything else, for duplicate names and for deep nesting.
 
     Python keeps the last of two equal names, but one flipped bit turns the tensor name `h.1.` into a second `h.0.`.
     """
     try:
-        return json.loads(text, object_pairs_hook=_without_doubles)
+        found = json.loads(text, object_pairs_hook=_without_doubles)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{shown(found)} is not an object")
+    return found
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

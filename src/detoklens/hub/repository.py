@@ -60,12 +60,9 @@ class Repository:
         """The hub API's answer about this repository."""
         validate_repo_id(self.repo_id)
         try:
-            answer = parse_json(request("GET", f"{constants.ENDPOINT}/api/{self.kind}s/{self}/{what}")[1])
+            return parse_json(request("GET", f"{constants.ENDPOINT}/api/{self.kind}s/{self}/{what}")[1])
         except ValueError as error:
-            raise AnswerError("it is not valid JSON") from error
-        if not isinstance(answer, dict):
-            raise AnswerError("it is not a JSON object")
-        return answer
+            raise AnswerError("it is not a JSON object") from error
 
     def locate(self, revision: str, name: str) -> tuple[str, RemoteFile]:
         """Return the commit of a revision, and the URL, size and etag of one of its files."""

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from detoklens import demo
-from detoklens.errors import CheckpointError, UnsupportedModelError, parse_json
+from detoklens.errors import CheckpointError, UnsupportedModelError
 from detoklens.tokens import Vocabulary
 from detoklens.weights import reader
 from detoklens.weights.families import spec_of
 from detoklens.weights.first_layer import FirstLayer, MlpSublayer
 from detoklens.weights.gguf_file import SUFFIX, GGUFFile
 from detoklens.weights.gguf_tokenizer import gguf_vocabulary
-from detoklens.weights.safetensors_files import SafetensorsFolder, has_safetensors
+from detoklens.weights.safetensors_files import SafetensorsFolder, has_safetensors, read_json_file
 from detoklens.weights.sources import PICKLE_FILE, StateDict, TensorSource, read_pickle, tensors_of, unwrapped
 from detoklens.weights.spec import Spec
 
@@ -184,13 +184,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"{folder}: no config.json; {hint}")
     if path.stat().st_size > LARGEST_CONFIG:
         raise CheckpointError(f"{path}: {path.stat().st_size:,} bytes is too large for a config; download it again")
-    try:
-        config = parse_json(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise CheckpointError(f"{path}: not valid JSON ({error}); download it again") from error
-    if not isinstance(config, dict):
-        raise CheckpointError(f"{path}: not a JSON object; download it again")
-    return config
+    return read_json_file(path)
 
 
 def open_weights(folder: Path) -> TensorSource:

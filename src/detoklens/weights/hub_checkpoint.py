@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from detoklens.errors import CheckpointError, HubError, parse_json
+from detoklens.errors import CheckpointError, HubError
 from detoklens.hub.repository import MAIN, Repository, is_offline, is_plain_path, lock_folder
 from detoklens.hub.session import Assembly, RemoteFile, download, one_line_errors, stream_ranges
 from detoklens.weights.safetensors_files import (
@@ -28,7 +28,8 @@ from detoklens.weights.safetensors_files import (
     header_length,
     parse_header,
     read_header,
-    shard_names,
+    read_index,
+    read_json_file,
 )
 from detoklens.weights.sources import PICKLE_FILE
 from detoklens.writing import write_whole
@@ -136,7 +137,7 @@ def _fetch(model: HubModel, needed: Needed) -> Path:
     if SINGLE_FILE in files:
         shards = {SINGLE_FILE}
     elif INDEX_FILE in files:
-        shard_of = _read_weight_map(model.fetch(INDEX_FILE), str(model))
+        shard_of = read_index(model.fetch(INDEX_FILE))
         shards = set(shard_of.values())
     else:
         return _pickle_or_refuse(model, files)
@@ -148,7 +149,7 @@ def _fetch(model: HubModel, needed: Needed) -> Path:
     header = cache(lambda shard: read_remote_header(remotes[shard]))
     if SINGLE_FILE in files:
         shard_of = dict.fromkeys(header(SINGLE_FILE), SINGLE_FILE)
-    names = set(needed(_read_object(model.snapshot / CONFIG_FILE, str(model)), shard_of.keys()))
+    names = set(needed(read_json_file(model.snapshot / CONFIG_FILE), shard_of.keys()))
     if missing := sorted(names.difference(shard_of)):
         raise CheckpointError(f"{model}: the checkpoint has no tensor {missing[0]!r}; choose another model")
     names |= _held_tensors(model.folder).intersection(shard_of)  # so that two users don't replace each other's file
@@ -192,31 +193,11 @@ def _pickle_or_refuse(model: HubModel, files: Collection[str]) -> Path:
     )
 
 
-def _read_object(path: Path, where: str) -> dict[str, Any]:
-    try:
-        content = parse_json(path.read_bytes())
-    except ValueError as error:
-        raise CheckpointError(f"{where}: {path.name} is not valid JSON; download it again") from error
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{where}: {path.name} is not a JSON object; download it again")
-    return content
-
-
-def _read_weight_map(path: Path, where: str) -> dict[str, str]:
-    """Return the shard of each tensor; only files next to the index are accepted."""
-    index = _read_object(path, where)
-    if not shard_names(index, f"{where}: {path.name}"):
-        raise CheckpointError(f"{where}: {path.name} names no tensors; choose another model")
-    return dict(index["weight_map"])
-
-
 def _has_whole_weights(model: HubModel) -> bool:
     if (model.snapshot / SINGLE_FILE).is_file():
         return True
     index = model.snapshot / INDEX_FILE
-    return index.is_file() and all(
-        (model.snapshot / shard).is_file() for shard in _read_weight_map(index, str(model)).values()
-    )
+    return index.is_file() and all((model.snapshot / shard).is_file() for shard in read_index(index).values())
 
 
 def _has_tokenizer(folder: Path) -> bool:
@@ -237,8 +218,8 @@ def _has_needed(folder: Path, needed: Needed) -> bool:
     """Whether the folder, left by an earlier call, holds all needed tensors."""
     if not (folder / SOURCE_FILE).is_file() or not (held := _held_tensors(folder)):
         return False
-    config = _read_object(folder / CONFIG_FILE, str(folder))
-    tensors = _read_object(folder / SOURCE_FILE, str(folder))["tensors"]
+    config = read_json_file(folder / CONFIG_FILE)
+    tensors = read_json_file(folder / SOURCE_FILE)["tensors"]
     return set(needed(config, tensors)) <= held
 
 

@@ -58,8 +58,6 @@ def parse_header(first_bytes: bytes, file_size: int, where: str) -> dict[str, Te
         raise CheckpointError(
             f"{where}: the safetensors header is not valid JSON ({error}); download it again"
         ) from error
-    if not isinstance(header, dict):
-        raise CheckpointError(f"{where}: the safetensors header is not a JSON object; download it again")
     entries = {
         name: _entry(name, fields, data_start, file_size, where)
         for name, fields in header.items()
@@ -146,30 +144,31 @@ def read_header(path: Path) -> dict[str, TensorEntry]:
         return parse_header(file.read(LENGTH_BYTES + length), size, str(path))
 
 
-def shard_names(index: object, where: str) -> list[str]:
-    """The shards named by an index; only plain file names are accepted."""
-    match index:
-        case {"weight_map": dict(weight_map)} if all(isinstance(name, str) for name in weight_map.values()):
-            names = sorted(set(weight_map.values()))
-        case _:
-            raise CheckpointError(f"{where}: no weight_map of tensor names to shards; download the index again")
-    for name in names:
+def read_json_file(path: Path) -> dict[str, Any]:
+    """The object in a JSON file of a checkpoint."""
+    try:
+        return parse_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CheckpointError(f"{path}: not valid JSON ({error}); download it again") from error
+
+
+def read_index(path: Path) -> dict[str, str]:
+    """The shard of each tensor; only plain file names are accepted."""
+    shard_of = read_json_file(path).get("weight_map")
+    if not isinstance(shard_of, dict) or not shard_of or not all(isinstance(name, str) for name in shard_of.values()):
+        raise CheckpointError(f"{path}: no weight_map of tensor names to shards; download the index again")
+    for name in shard_of.values():
         if name != Path(name).name or "\\" in name or not name.endswith(".safetensors"):
             raise CheckpointError(
-                f"{where}: shard {name!r} is not a .safetensors file next to the index; download the index again"
+                f"{path}: shard {name!r} is not a .safetensors file next to the index; download the index again"
             )
-    return names
+    return shard_of
 
 
 def _files(folder: Path) -> list[Path]:
     if (folder / SINGLE_FILE).is_file():
         return [folder / SINGLE_FILE]
-    index_path = folder / INDEX_FILE
-    try:
-        index = parse_json(index_path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise CheckpointError(f"{index_path}: not valid JSON ({error}); download it again") from error
-    paths = [folder / name for name in shard_names(index, str(index_path))]
+    paths = [folder / name for name in sorted(set(read_index(folder / INDEX_FILE).values()))]
     missing = [path.name for path in paths if not path.is_file()]
     if missing:
         raise CheckpointError(f"{folder}: shard {missing[0]!r} named by the index is missing; download it too")
