@@ -149,7 +149,7 @@ def read_json_file(path: Path) -> dict[str, Any]:
     try:
         return parse_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise CheckpointError(f"{path}: not valid JSON ({error}); download it again") from error
+        raise CheckpointError(f"{path} is not valid JSON ({error}); download it again") from error
 
 
 def read_index(path: Path) -> dict[str, str]:
