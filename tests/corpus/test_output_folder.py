@@ -49,10 +49,10 @@ def interrupted(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     """A folder in which the first of three shards is counted."""
     done = count.count_corpus.__globals__["perform"]
 
-    def stop_after_one(task: tasks.CountTask) -> tasks.Done:
+    def stop_after_one(task: tasks.CountTask) -> tuple[tasks.Task, tasks.Tally]:
         if task.shard.index > 0:
             raise KeyboardInterrupt
-        result: tasks.Done = done(task)
+        result: tuple[tasks.Task, tasks.Tally] = done(task)
         return result
 
     monkeypatch.setattr(count, "perform", stop_after_one)

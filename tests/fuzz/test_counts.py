@@ -14,7 +14,8 @@ from detoklens.corpus import count, documents
 from detoklens.corpus import output as artefact
 from detoklens.corpus.count import count_corpus
 from detoklens.corpus.counts import Counts
-from detoklens.corpus.tasks import CountTask, Done, MergeTask, perform
+from detoklens.corpus.records import Tally
+from detoklens.corpus.tasks import CountTask, MergeTask, Task, perform
 from detoklens.engines import open_engine
 from detoklens.errors import DetokLensError
 from detoklens.tokens import Vocabulary
@@ -57,7 +58,7 @@ def finished(source: Path, vocabulary: Vocabulary, tmp_path_factory: pytest.Temp
 def unfinished(source: Path, vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("unfinished") / "counts"
 
-    def perform_some(task: CountTask | MergeTask) -> Done:
+    def perform_some(task: CountTask | MergeTask) -> tuple[Task, Tally]:
         if isinstance(task, CountTask) and task.shard.index >= SHARDS_BEFORE_THE_STOP:
             raise KeyboardInterrupt
         return perform(task)

@@ -301,12 +301,12 @@ class CountingRun:
             return make_task(shard=self.shards[node.index], target=target, vocabulary_size=size, memory=self.memory)
 
         while tree.ready:  # again where the last shards were being counted when no merge was possible yet
-            for done in self.engine.run(perform, map(task_of, tree.take())):
-                if isinstance(done.task, ShardTask):
-                    self.progress.finished += done.task.shard.size
-                    self.progress.tally.add(done.tally)
+            for task, tally in self.engine.run(perform, map(task_of, tree.take())):
+                if isinstance(task, ShardTask):
+                    self.progress.finished += task.shard.size
+                    self.progress.tally.add(tally)
                     self.watch(self.progress)
-                tree.mark_done(done.task.node)
+                tree.mark_done(task.node)
 
 
 def prefetch(items: Iterable[Item], size: int) -> Iterator[Item]:

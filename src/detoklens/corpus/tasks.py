@@ -148,16 +148,9 @@ class MergeTask:
 Task = ShardTask | MergeTask
 
 
-@dataclass(frozen=True)
-class Done:
-    """A finished task and the tally of its documents."""
-
-    task: Task
-    tally: Tally
-
-
-def perform(task: Task) -> Done:
-    return Done(task, task.run())
+def perform(task: Task) -> tuple[Task, Tally]:
+    """Run a task; return it with the tally of its documents."""
+    return task, task.run()
 
 
 class MergeTree:

@@ -65,7 +65,7 @@ def run_real_layer(real: Path | Any, config: dict[str, Any], token_ids: Sequence
         loaded.refuse_mismatched(name)
         random, without_mlp = (
             sorted(loaded.missing.intersection(f"{modules.part}.{name}".lstrip(".") for name in names))
-            for names in (spec.tensor_names(()), spec.mlp_names(()))  # without a prefix
+            for names in (spec.attention_tensors(), spec.mlp_tensors())
         )
         if random:
             raise UnsupportedModelError(

@@ -131,11 +131,10 @@ def find_folder(
 
 def _read_mlp(config: dict[str, Any], source: TensorSource, dtype: np.dtype[Any]) -> MlpSublayer:
     spec, names = spec_of(config), source.names()
-    wanted = spec.mlp_names(names)
-    if wanted and not any(name in names for name in wanted):
+    if spec.mlp and not spec.mlp_names(names):
         raise CheckpointError(
-            f"{source.where}: no tensor of the first block's MLP is there (such as {wanted[-1]!r}), so the block's "
-            "output can't be computed; give the whole checkpoint"
+            f"{source.where}: no tensor of the first block's MLP is there (such as {spec.mlp_tensors()[-2]!r}), so the "
+            "block's output can't be computed; give the whole checkpoint"
         )
     return reader.read_mlp(spec, config, source, dtype)
 

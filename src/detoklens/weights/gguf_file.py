@@ -170,7 +170,7 @@ class GGUFFile:
         own = next(key for key, name in MODEL_ARCH_NAMES.items() if name == self.settings["general.architecture"])
         names, found = TensorNameMap(own, self._n_blocks), {}
         for block in range(self._n_blocks):
-            for of_first in self._spec.all_tensors():
+            for of_first in (*self._spec.attention_tensors(), *self._spec.mlp_tensors()):
                 name = of_first.replace(f"{self._spec.blocks}.0.", f"{self._spec.blocks}.{block}.")
                 full = (names.get_name(prefix + name, (".weight", ".bias")) for prefix in self._spec.prefixes)
                 found[name] = next((there for there in full if there in self._tensors), None)

@@ -8,7 +8,7 @@ Module names are those of transformers' state dict. Names inside a block are rel
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
@@ -270,15 +270,27 @@ class Spec:
 
     def tensor_names(self, available: Collection[str]) -> list[str]:
         """The tensors of the checkpoint that the attention of the first layer needs."""
-        return self._found(self._attention_tensors(), available)
+        return self._found(self.attention_tensors(), available)
 
     def mlp_names(self, available: Collection[str]) -> list[str]:
-        """The tensors that the rest of the first block needs; none if its output is not computed."""
-        return self._found(self._mlp_tensors(), available)
+        """The tensors of the checkpoint that the rest of the first block needs."""
+        return self._found(self.mlp_tensors(), available)
 
-    def all_tensors(self) -> list[str]:
-        """Every tensor of the first block and before it that a checkpoint may have, without a prefix."""
-        return [name for name, _ in (*self._attention_tensors(), *self._mlp_tensors())]
+    def attention_tensors(self) -> list[str]:
+        """The tensors that layer 0's attention and the embeddings may have, without a prefix."""
+        learned = self.positions if isinstance(self.positions, LearnedPositions) else None
+        tables = (learned.table, learned.token_types) if learned else ()
+        norms = self.head_norms or HeadNorms()
+        inside = (self.input_norm, *self.projections.modules, *norms.query, *norms.key)
+        before = (self.embedding, self.embedding_projection, *tables, self.embedding_norm)
+        return _parameters(*before, *(self.in_block(module) for module in inside if module))
+
+    def mlp_tensors(self) -> list[str]:
+        """The tensors that the rest of the first block may have, without a prefix; none if it is not computed."""
+        if self.mlp is None:
+            return []
+        modules = (*self.mlp_norms.values(), self.mlp.gate, self.mlp.up, self.mlp.down)
+        return _parameters(*(self.in_block(module) for module in modules if module))
 
     def block_names(self, available: Collection[str], n_blocks: int) -> list[str]:
         """The tensors of the first blocks, and those outside all blocks, such as embeddings."""
@@ -291,44 +303,10 @@ class Spec:
         """What precedes a block's number in the names of its tensors."""
         return f"{self.prefix(available)}{self.blocks}."
 
-    def _attention_tensors(self) -> Iterator[tuple[str, bool]]:
-        """Names, and whether the checkpoint must have them."""
-        yield f"{self.embedding}.weight", True
-        if self.embedding_projection:
-            yield f"{self.embedding_projection}.weight", False
-        if isinstance(self.positions, LearnedPositions):
-            yield from (
-                (f"{table}.weight", True) for table in (self.positions.table, self.positions.token_types) if table
-            )
-        if self.embedding_norm:
-            yield from self._norm_tensors(self.embedding_norm)
-        if self.input_norm:
-            yield from self._norm_tensors(self.in_block(self.input_norm))
-        for module, bias in zip(self.projections.modules, self.projections.biases(), strict=True):
-            yield from self._linear_tensors(module, bias)
-        if self.head_norms:
-            modules = (*self.head_norms.query, *self.head_norms.key)
-            yield from ((self.in_block(f"{module}.weight"), self.head_norms.exist is True) for module in modules)
-
-    def _mlp_tensors(self) -> Iterator[tuple[str, bool]]:
-        if self.mlp is None:
-            return
-        for norm in self.mlp_norms.values():
-            yield from self._norm_tensors(self.in_block(norm))
-        for module in (self.mlp.gate, self.mlp.up, self.mlp.down):
-            if module:
-                yield from self._linear_tensors(module, self.mlp.bias)
-
-    def _norm_tensors(self, module: str) -> Iterator[tuple[str, bool]]:
-        if self.norm_gain:
-            yield f"{module}.weight", True
-        if self.norm_kind == "layer":
-            yield f"{module}.bias", self.norm_bias is True
-
-    def _linear_tensors(self, module: str, bias: bool | Switch) -> Iterator[tuple[str, bool]]:
-        yield self.in_block(f"{module}.weight"), True
-        yield self.in_block(f"{module}.bias"), bias is True
-
-    def _found(self, tensors: Iterator[tuple[str, bool]], available: Collection[str]) -> list[str]:
+    def _found(self, tensors: list[str], available: Collection[str]) -> list[str]:
         prefix = self.prefix(available)
-        return [prefix + name for name, needed in tensors if needed or prefix + name in available]
+        return [prefix + name for name in tensors if prefix + name in available]
+
+
+def _parameters(*modules: str | None) -> list[str]:
+    return [f"{module}.{parameter}" for module in modules if module for parameter in ("weight", "bias")]
