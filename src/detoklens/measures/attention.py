@@ -59,7 +59,7 @@ def text_attention(
     With rotary positions the prediction depends on `mean`.
     """
     heads = list(range(layer.n_heads)) if heads is None else heads
-    layer.check_heads(heads)
+    layer.check(heads=heads)
     texts = checked_documents(layer, documents, query_positions)
     length = max(map(len, texts))
     if not layer.is_causal and min(map(len, texts)) < length:

@@ -60,9 +60,19 @@ class RankingOptions:
     per_octave: int = 1
 
 
+def less_mean_query(affinity: Affinity, shares: Float[np.ndarray, "token"]) -> Float[np.ndarray, "head key"]:
+    """What splitting off a mean adds to the score of each key, apart from a number per query: −mean query · key."""
+    means = [(shares @ query.astype(np.float64)).astype(query.dtype)[None] for query in affinity.query]
+    scores = (
+        product.multiply(product.query_panels(query), product.key_panels(affinity.key_of(head)))[0]
+        for head, query in enumerate(means)
+    )
+    return -np.stack(list(scores))[:, : affinity.vocab_size]
+
+
 @dataclass(frozen=True)
 class QuerySet:
-    """Query tokens, and what is added to the score of each head and key: see `Layer.less_mean_query`."""
+    """Query tokens, and what is added to the score of each head and key: see `less_mean_query`."""
 
     tokens: Sequence[int] | Int64[np.ndarray, "query"]
     shift: Float[np.ndarray, "head key"] | None = None

@@ -86,7 +86,7 @@ def contributions(
     """
     positions = sorted(set(range(layer.n_positions) if query_positions is None else query_positions))
     heads = list(range(layer.n_heads)) if heads is None else heads
-    layer.check_heads(heads)
+    layer.check(heads=heads)
     texts = checked_documents(layer, documents, positions)
     reached = np.asarray([position for position in positions if position < max(map(len, texts))])
     blocks, terms = in_blocks(texts), DocumentTerms(layer, heads, texts, mean)

@@ -211,7 +211,7 @@ def checked_documents(
     layer: Layer, documents: Sequence[Sequence[int] | TokenIds], query_positions: Sequence[int]
 ) -> list[TokenIds]:
     """The documents that reach at least one query position, as arrays; an error if none does."""
-    layer.check_positions(query_positions)
+    layer.check(positions=query_positions)
     asked, least = [np.asarray(document, np.int64) for document in documents], min(query_positions)
     long_enough = [ids for ids in asked if len(ids) > least]
     if not long_enough:
@@ -221,8 +221,8 @@ def checked_documents(
             "choose smaller positions or longer documents"
         )
     for ids in long_enough:
-        layer.check_positions([len(ids) - 1])
-        layer.check_tokens([int(ids.min()), int(ids.max())])
+        layer.check(positions=[len(ids) - 1])
+        layer.check(tokens=[int(ids.min()), int(ids.max())])
         if layer.weights.padding_token_id in ids:
             layer.check_text(ids)  # raises: padding tokens have no position
     return long_enough

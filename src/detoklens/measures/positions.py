@@ -308,7 +308,7 @@ def chosen_queries(layer: Layer, query_positions: Sequence[int] | None, length: 
         return sorted({within * position // PAPER_LENGTH for position in PAPER_QUERIES})
     if not query_positions:
         raise RangeError("no query position was given; pass at least one, e.g. 50,500")
-    layer.check_positions(query_positions)
+    layer.check(positions=query_positions)
     return sorted(set(query_positions))
 
 
@@ -415,7 +415,7 @@ def predicted_attention(
     Bidirectional models also have keys after the query, in a text of `n_keys`. With rotary or ALiBi positions it is the
     softmax of the kernel Tᵖ, which depends on `mean`.
     """
-    layer.check_positions(query_positions)
+    layer.check(positions=query_positions)
     longest = layer.n_positions if n_keys is None else n_keys
     scores: KeyScores
     if layer.positions == "learned":

@@ -235,7 +235,7 @@ class Study:
             return list(range(self.layer.n_heads))
         if not heads:
             raise RangeError("heads is empty; name at least one, e.g. 0, or leave it out for all heads")
-        self.layer.check_heads(heads)
+        self.layer.check(heads=heads)
         return list(dict.fromkeys(heads))
 
     def meaningful_tokens(self) -> np.ndarray:

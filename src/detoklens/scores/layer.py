@@ -14,7 +14,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from detoklens.errors import RangeError, TokenError, UnsupportedModelError, shown
-from detoklens.kernels import product
 from detoklens.scores.affinity import Affinity, token_affinity
 from detoklens.scores.block import block_input, block_output
 from detoklens.scores.factors import (
@@ -202,7 +201,7 @@ class Layer:
         >>> dl.load("demo").token(262)
         ' w'
         """
-        self.check_tokens([token_id])
+        self.check(tokens=[token_id])
         return self.vocabulary.text(token_id) if self.has_vocabulary else f"<id {token_id}>"
 
     def token_id(self, token: str | int) -> int:
@@ -232,14 +231,12 @@ class Layer:
         """
         if isinstance(token, str):
             return self.vocabulary.id(token)
-        self.check_tokens([token])
+        self.check(tokens=[token])
         return int(token)
 
     @cached_property
     def untrained(self) -> Bool[np.ndarray, "token"]:
         """Tokens that training barely changed (see `untrained_tokens`); none without a tokenizer."""
-        if not self.has_vocabulary:
-            return np.zeros(self.vocab_size, bool)
         return untrained_tokens(self.weights.token_embeddings, self.impossible)
 
     @cached_property
@@ -335,8 +332,7 @@ class Layer:
         (3,)
         """
         positions, tokens = np.broadcast_arrays(np.asarray(position, np.int64), np.asarray(token, np.int64))
-        self.check_positions(positions.ravel())
-        self.check_tokens(tokens.ravel())
+        self.check(positions=positions.ravel(), tokens=tokens.ravel())
         return self.scales.at(positions, tokens)
 
     def token_scale(self, over: TokenScale = "mean") -> Float[np.ndarray, "token"]:
@@ -361,7 +357,7 @@ class Layer:
         if over == "bare":
             return self.scales.bare_tokens()
         if not isinstance(over, str):
-            self.check_positions([over])
+            self.check(positions=[over])
             return self.scales.of_positions(slice(over, over + 1))[0]
         if over not in self._token_scales:
             with np.errstate(over="ignore"):
@@ -551,7 +547,7 @@ class Layer:
             The model has no such head or offset.
         """
         heads = range(self.n_heads) if heads is None else heads
-        self.check_heads(heads)
+        self.check(heads=heads)
         if self.positions == "rotary":
             self._check_offset(offset)
         embeddings, bare_scales = self.weights.token_embeddings, self.scales.bare_tokens
@@ -577,30 +573,6 @@ class Layer:
         if some is None and queries is not None:
             affinity = replace(affinity, query=affinity.query[:, list(queries)])
         return affinity
-
-    def less_mean_query(self, affinity: Affinity, mean: Mean) -> Float[np.ndarray, "head key"]:
-        """What splitting off a mean adds to the score of each key, apart from a number per query: −mean query · key.
-
-        Parameters
-        ----------
-        affinity
-            The factors of the whole vocabulary.
-        mean
-            The mean that is split off, as in `terms`.
-
-        Returns
-        -------
-        numpy.ndarray
-            The addition, [head, key].
-        """
-        shares = self.token_shares(mean)
-        means = [(shares @ query.astype(np.float64)).astype(query.dtype)[None] for query in affinity.query]
-        return np.stack(
-            [
-                -product.multiply(product.query_panels(query), product.key_panels(affinity.key_of(head)))[0]
-                for head, query in enumerate(means)
-            ]
-        )[:, : self.vocab_size]
 
     def affinity(
         self, token_ids: TokenIds, scale: TokenScale | None = "mean", *, offset: int = 1, mean: Mean = None
@@ -633,7 +605,7 @@ class Layer:
         ' interrupt'
         """
         ids = self._one_text(token_ids)
-        self.check_tokens(ids)
+        self.check(tokens=ids)
         return self.token_affinity(scale, offset=offset, mean=mean, queries=ids.tolist()).scores(np.arange(len(ids)))
 
     def token_assertion(
@@ -743,35 +715,22 @@ class Layer:
         if not first <= offset < self.n_positions:
             raise RangeError(f"offset {offset} does not exist; offsets go from {first} to {self.n_positions - 1}")
 
-    def check_tokens(self, token_ids: Numbers) -> None:
-        """Raise an error unless the model has all of these tokens.
+    def check(self, *, heads: Numbers = (), positions: Numbers = (), tokens: Numbers = ()) -> None:
+        """Raise an error unless the model has all of these.
 
         Parameters
         ----------
-        token_ids
-            One or several token ids.
-        """
-        check_range("token id", token_ids, self.vocab_size)
+        heads, positions, tokens
+            Heads and positions, from 0, and token ids.
 
-    def check_positions(self, positions: Numbers) -> None:
-        """Raise an error unless the model has all of these positions.
-
-        Parameters
-        ----------
-        positions
-            One or several positions.
-        """
-        check_range("position", positions, self.n_positions)
-
-    def check_heads(self, heads: Sequence[int]) -> None:
-        """Raise an error unless the model has all of these heads.
-
-        Parameters
-        ----------
-        heads
-            Heads, from 0.
+        Raises
+        ------
+        RangeError
+            The model lacks one of them.
         """
         check_range("head", heads, self.n_heads)
+        check_range("position", positions, self.n_positions)
+        check_range("token id", tokens, self.vocab_size)
 
     def _one_text(self, token_ids: TokenIds) -> Int[np.ndarray, "query"]:
         texts = [self.vocabulary.encode(token_ids)] if isinstance(token_ids, str) else id_lists(token_ids)
@@ -805,7 +764,7 @@ class Layer:
         padding = self.weights.padding_token_id
         if padding in ids:
             raise RangeError(f"token id {padding} is padding, which has no position; leave it out")
-        self.check_tokens(ids)
+        self.check(tokens=ids)
         return ids
 
 

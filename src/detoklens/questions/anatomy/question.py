@@ -132,7 +132,7 @@ class Anatomy(Question):
     def _position(self, layer: Layer) -> int | None:
         if layer.positions == "learned":
             position = trained_length(layer) // 2 if self.query_position is None else self.query_position
-            layer.check_positions([position])
+            layer.check(positions=[position])
             return position
         if self.query_position is not None:
             raise RangeError(

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int64
 
 from detoklens.errors import DetokLensError, MissingError, TokenError
 from detoklens.figures.spec import FigureSpec
-from detoklens.measures.auroc import Measures, QuerySet, RankingOptions, measure_query_sets
+from detoklens.measures.auroc import Measures, QuerySet, RankingOptions, less_mean_query, measure_query_sets
 from detoklens.measures.positives import Positives, predecessor_clusters, seen_pairs
 from detoklens.measures.token_classes import orthographic_classes
 from detoklens.measures.words import token_texts
@@ -557,7 +557,7 @@ class Auroc(Joining):
         """What the mean adds to the scores of Tᵉᵉ without it; nothing if that is centred."""
         if self.mean == "none" or self.centred or study.layer.positions == "learned":
             return None
-        return study.layer.less_mean_query(affinity, self.mean)
+        return less_mean_query(affinity, study.layer.token_shares(self.mean))
 
     def verdict(self, tables: Frames) -> Verdict | None:
         """ "yes" if at least one head is lexical; ROC curves have no verdict."""

@@ -71,7 +71,7 @@ class Explanation:
 def explain(layer: Layer, token_ids: TokenIds, heads: Sequence[int] | None = None, mean: Mean = None) -> Explanation:
     """Terms, attention and attention without each term; the terms are those of `layer.terms(ids, mean)`."""
     chosen = list(range(layer.n_heads)) if heads is None else list(heads)
-    layer.check_heads(chosen)
+    layer.check(heads=chosen)
     ids = layer.check_text(token_ids)
     whole = layer.terms(ids, mean)
     terms = replace(whole, parts={str(name): part[chosen] for name, part in whole.parts.items()})

@@ -274,7 +274,7 @@ class Lookback(SplitTerms):
         else:
             if not self.query_positions:
                 raise RangeError("no query position was given; pass at least one, e.g. 60,125")
-            layer.check_positions(self.query_positions)
+            layer.check(positions=self.query_positions)
             found, n_keys = sorted(set(self.query_positions)), layer.n_positions
         for position in found:
             _check_reach(layer, position, n_keys)

@@ -113,7 +113,7 @@ class OfPositions(OverVocabulary, SplitTerms):
     def queries(self, study: Study) -> list[int]:
         """The query positions, by default spread over the trained range."""
         if self.length is not None:
-            study.layer.check_positions([self.length - 1])
+            study.layer.check(positions=[self.length - 1])
         queries = chosen_queries(study.layer, self.query_positions, self.length)
         check_reachable(queries, self.length)
         return queries
