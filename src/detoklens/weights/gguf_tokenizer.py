@@ -197,10 +197,7 @@ def _added(settings: Mapping[str, Any], tokens: Sequence[str]) -> list[dict[str,
         {
             "id": number,
             "content": token,
-            "single_word": False,
-            "lstrip": False,
-            "rstrip": False,
-            "normalized": False,
+            **dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False),
             "special": bool(kinds[number] == CONTROL),
         }
         for number, token in enumerate(tokens)

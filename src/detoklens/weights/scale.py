@@ -56,10 +56,10 @@ class ScaleTable:
 
     def position_blocks(self) -> Iterator[tuple[slice, Float[np.ndarray, "position token"]]]:
         """σ of every token, in blocks of positions of 32 MB."""
-        rows = max(1, BLOCK_BYTES // (self._tokens.itemsize * len(self._tokens)))
-        for begin in range(0, len(self._positions), rows):
-            block = slice(begin, min(begin + rows, len(self._positions)))
-            yield block, self._pairs(block)
+        return ((block, self._pairs(block)) for block in self._blocks())
+
+    def _blocks(self) -> Iterator[slice]:
+        return _row_blocks(len(self._positions), self._tokens.itemsize * len(self._tokens))
 
     def mean_over_positions(self, rounded_to: type[np.floating] | None = None) -> Float[np.ndarray, "token"]:
         """Each token's σ, averaged over all positions; `rounded_to` rounds each σ to a type first."""
@@ -81,10 +81,7 @@ class ScaleTable:
 
     def mean_absolute_covariance(self) -> float:
         """Mean |Cov(e, p)| over all tokens and positions."""
-        total = 0.0
-        rows = max(1, BLOCK_BYTES // (self._tokens.itemsize * len(self._tokens)))
-        for begin in range(0, len(self._positions), rows):
-            total += float(np.abs(self.covariance(slice(begin, begin + rows))).sum(dtype=np.float64))
+        total = sum(float(np.abs(self.covariance(block)).sum(dtype=np.float64)) for block in self._blocks())
         return total / (len(self._positions) * len(self._tokens))
 
     def _root(self, variance: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
@@ -121,11 +118,16 @@ class ScaleTable:
 
 def _variance(table: Float[np.ndarray, "row d_model"], kind: NormKind) -> Float[np.ndarray, "row"]:
     """Each row's variance, or for RMSNorm its mean square."""
-    step, found = max(1, BLOCK_BYTES // (8 * table.shape[1])), np.empty(len(table), table.dtype)
-    for begin in range(0, len(table), step):
-        rows = table[begin : begin + step]
+    found = np.empty(len(table), table.dtype)
+    for block in _row_blocks(len(table), 8 * table.shape[1]):
+        rows = table[block]
         if kind == "rms":
-            found[begin : begin + step] = np.einsum("rd,rd->r", rows, rows, dtype=np.float64) / rows.shape[1]
+            found[block] = np.einsum("rd,rd->r", rows, rows, dtype=np.float64) / rows.shape[1]
         else:
-            found[begin : begin + step] = rows.var(axis=1, dtype=np.float64)
+            found[block] = rows.var(axis=1, dtype=np.float64)
     return found
+
+
+def _row_blocks(rows: int, bytes_per_row: int) -> Iterator[slice]:
+    step = max(1, BLOCK_BYTES // bytes_per_row)
+    return (slice(begin, min(begin + step, rows)) for begin in range(0, rows, step))

@@ -166,7 +166,7 @@ class Spec:
     prefixes: tuple[str, ...] = ("model.", "")
     blocks: str = "layers"
     attention: str = "self_attn"
-    mlp_module: str | None = None  # None: the MLP's down projection
+    mlp_module: str = "mlp"  # its output is what the MLP adds to the stream
     part: str = ""
 
     embedding: str = "embed_tokens"
@@ -176,7 +176,7 @@ class Spec:
     embedding_scales_with_width: bool | Switch = False  # times sqrt(width)
     embedding_norm: str | None = None  # norms what enters the residual stream
     positions: LearnedPositions | RotaryPositions | AlibiPositions
-    input_norm: str | None
+    input_norm: str | None = "input_layernorm"
     later_input_norm: str | None = None  # of later blocks, if the first has none
     norm_kind: NormKind = "layer"
     norm_gain: bool = True
@@ -192,7 +192,8 @@ class Spec:
     softcap: Number | None = None  # null means none
 
     mlp: Mlp | None = None
-    mlp_norms: Mapping[str, str] = field(default_factory=dict)  # field of MlpSublayer: module
+    mlp_norms: Mapping[str, str] = field(default_factory=lambda: {"input_norm": "post_attention_layernorm"})
+    """Modules, by their fields of MlpSublayer."""
     is_parallel: bool | Switch = False
     residual_scale: float | Number = 1.0  # of what attention and MLP add
     mlp_refusal: str = ""  # why the block's output is not computed
@@ -247,8 +248,7 @@ class Spec:
     @property
     def modules(self) -> Modules:
         """Where transformers keeps the parts of this architecture."""
-        mlp = self.mlp_module or (self.mlp.down if self.mlp else "")
-        return Modules(self.blocks, self.attention, self.projections.modules[-1], mlp, self.part)
+        return Modules(self.blocks, self.attention, self.projections.modules[-1], self.mlp_module, self.part)
 
     def count_heads(self, config: Config) -> tuple[int, int]:
         """Number of heads, and of key heads, which several heads may share."""
