@@ -56,9 +56,9 @@ def refuse_link(path: Path) -> None:
         raise OutputError(f"{path} is a link, and nothing is written through links; remove it, or name another folder")
 
 
-def write_whole(path: Path, content: bytes | memoryview) -> None:
+def write_whole(path: Path, content: bytes | memoryview, when_full: str = FREE_SPACE) -> None:
     """Write one file; an interruption leaves the old one, or none."""
-    with whole_files(path) as (partial,):
+    with whole_files(path, when_full=when_full) as (partial,):
         partial.write_bytes(content)
 
 

@@ -13,7 +13,7 @@ from detoklens.corpus.count import CountingOptions, count_corpus
 from detoklens.corpus.counts import Counts
 from detoklens.corpus.documents import Shard
 from detoklens.corpus.encoding import choose_library
-from detoklens.corpus.pairs import Part, Spills, read_runs
+from detoklens.corpus.pairs import Spills, add_parts, read_runs
 from detoklens.corpus.reading import Piece
 from detoklens.corpus.records import ReadingOptions
 from detoklens.corpus.tasks import CountTask
@@ -65,22 +65,23 @@ def test_any_documents_give_the_counts_of_a_counter(
         with tempfile.TemporaryDirectory() as name:
             part = count(Path(name), texts, batch, memory)
             expected_tokens, expected_bigrams = plain_counts(texts, tokenizer)
-            assert {int(t): int(part.tokens[t]) for t in np.flatnonzero(part.tokens)} == expected_tokens
+            _, tokens, tally = add_parts([part])
+            assert {int(t): int(tokens[t]) for t in np.flatnonzero(tokens)} == expected_tokens
             assert pairs_of(part) == expected_bigrams
-            assert part.tally.documents == len(texts)
-            assert part.tally.tokens == expected_tokens.total()
-            assert list(Path(name).glob("*.arrow*")) == [part.path]
+            assert tally.documents == len(texts)
+            assert tally.tokens == expected_tokens.total()
+            assert list(Path(name).glob("*.arrow*")) == [part]
 
-    def count(folder: Path, texts: list[str], batch: int, memory: int) -> Part:
+    def count(folder: Path, texts: list[str], batch: int, memory: int) -> Path:
         source = write_jsonl(folder / "texts.jsonl", texts)
         shard = Shard(0, (Piece(str(source), str(source), ".jsonl"),), 0)
         target = folder / "part.arrow"
         CountTask(shard, target, size, memory, path, library, False, ReadingOptions(), batch).run()
-        return Part(target)
+        return target
 
-    def pairs_of(part: Part) -> Counter[tuple[int, int]]:
+    def pairs_of(part: Path) -> Counter[tuple[int, int]]:
         found: Counter[tuple[int, int]] = Counter()
-        for run in read_runs(part.path):
+        for run in read_runs(part):
             assert run.keys.dtype == (np.uint32 if size**2 < 2**32 else np.uint64)
             for key, occurrences in zip(run.keys.tolist(), run.counts.tolist(), strict=True):
                 assert divmod(key, size) not in found

@@ -16,7 +16,7 @@ from detoklens.corpus.count import CountingOptions, count_corpus
 from detoklens.corpus.counts import Counts
 from detoklens.corpus.encoding import Encoded, GigatokenEncoder
 from detoklens.corpus.output import open_output
-from detoklens.corpus.pairs import Part
+from detoklens.corpus.pairs import add_parts
 from detoklens.corpus.records import ReadingOptions
 from detoklens.engines import open_engine
 from detoklens.errors import CorpusError, CountsError, OutputError, TokenError
@@ -335,7 +335,7 @@ def test_a_damaged_part_is_named_and_can_be_counted_again(tmp_path: Path) -> Non
     part = tmp_path / "0-00000000.arrow"
     part.write_bytes(b"ARROW1\0\0" + bytes(40))
     with pytest.raises(CountsError, match=r"0-00000000\.arrow: damaged; delete it"):
-        Part(part)
+        add_parts([part])
 
 
 def test_counts_that_lost_something_in_the_last_merge_are_not_finished(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detoklens.corpus import pairs as parts
-from detoklens.corpus.pairs import Part, Run, add_parts, write_part
+from detoklens.corpus.pairs import Run, add_parts, write_part
 from detoklens.corpus.records import Tally
 from detoklens.errors import CountsError
 
@@ -81,8 +81,8 @@ def test_no_flipped_bit_of_a_part_is_believed(kind: str, tmp_path: Path) -> None
     for place in range(len(whole)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
         with pytest.raises(CountsError, match="part: damaged; delete it"):
-            Part(path)
+            add_parts([path])
     for length in (0, 1, 31, 32, 33, len(whole) - 32, len(whole) - 1):
         path.write_bytes(whole[:length])
         with pytest.raises(CountsError, match="part: damaged; delete it"):
-            Part(path)
+            add_parts([path])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from detoklens.corpus import pairs as spills
 from detoklens.corpus.documents import Shard
-from detoklens.corpus.pairs import Part, Run, Spills, read_runs, write_part
+from detoklens.corpus.pairs import Run, Spills, add_parts, read_runs, write_part
 from detoklens.corpus.reading import Piece
 from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.corpus.tasks import CountTask
@@ -35,19 +35,19 @@ def tokenizers(small_vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFa
     return {size: folder / f"{size}.json" for size in (7, 300)}
 
 
-def counted(folder: Path, pieces: list[list[str]], tokenizer: Path, size: int, batch: int, memory: int) -> Part:
+def counted(folder: Path, pieces: list[list[str]], tokenizer: Path, size: int, batch: int, memory: int) -> Path:
     """The part of a shard of one file for each piece."""
     files = [str(write_jsonl(folder / f"{number}.jsonl", texts)) for number, texts in enumerate(pieces)]
     shard = Shard(0, tuple(Piece(file, file, ".jsonl") for file in files), 0)
     target = folder / "part.arrow"
     CountTask(shard, target, size, memory, tokenizer, "tokenizers", False, ReadingOptions(), batch).run()
     assert sorted(folder.glob("*.arrow*")) == [target]
-    return Part(target)
+    return target
 
 
-def pairs_of(part: Part, size: int) -> Counter[tuple[int, int]]:
-    keys = np.concatenate([run.keys for run in read_runs(part.path)] or [np.zeros(0, np.uint32)])
-    counts = np.concatenate([run.counts for run in read_runs(part.path)] or [np.zeros(0, np.int64)])
+def pairs_of(part: Path, size: int) -> Counter[tuple[int, int]]:
+    keys = np.concatenate([run.keys for run in read_runs(part)] or [np.zeros(0, np.uint32)])
+    counts = np.concatenate([run.counts for run in read_runs(part)] or [np.zeros(0, np.int64)])
     assert np.all(keys[1:] > keys[:-1])
     return Counter({divmod(int(key), size): int(count) for key, count in zip(keys, counts, strict=True)})
 
@@ -68,7 +68,7 @@ def test_spills_at_every_stage_give_the_same_counts(
         for memory in MEMORIES:
             part = counted(tmp_path, [texts[:30], [], texts[30:]], tokenizers[300], 300, batch, memory)
             assert pairs_of(part, 300) == bigrams
-            assert part.tokens.sum() == tokens.total()
+            assert add_parts([part])[1].sum() == tokens.total()
     assert set(seen) == STAGES
 
 
@@ -92,8 +92,9 @@ def test_no_memory_batch_or_shape_of_a_shard_loses_a_bigram(size: int, tokenizer
             part = counted(Path(folder), pieces, tokenizers[size], size, batch, memory)
             tokens, bigrams = plain_counts([text for texts in pieces for text in texts], tokenizer)
             assert pairs_of(part, size) == bigrams
-            assert Counter({int(t): int(part.tokens[t]) for t in np.flatnonzero(part.tokens)}) == tokens
-            assert part.tally.bigrams == bigrams.total()
+            _, counted_tokens, tally = add_parts([part])
+            assert Counter({int(t): int(counted_tokens[t]) for t in np.flatnonzero(counted_tokens)}) == tokens
+            assert tally.bigrams == bigrams.total()
 
     check()
 
@@ -117,7 +118,7 @@ def test_however_many_runs_are_put_away_few_files_are_open(
     assert max(merged) <= 4
     assert list(tmp_path.iterdir()) == [tmp_path / "part"]
     expected = Counter({(0, number): 1 for number in range(runs)}) + Counter({(0, 1000): 2 * runs + 5})
-    assert pairs_of(Part(tmp_path / "part"), 10_000) == expected
+    assert pairs_of(tmp_path / "part", 10_000) == expected
 
 
 def test_an_error_on_the_way_leaves_no_file(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import pytest
 
 from detoklens.errors import OutputError
 from detoklens.figures.save import XML_DECLARATION
-from detoklens.model.closed_worlds import kept_vectors
+from detoklens.model.vector_cache import cached_vectors
 from detoklens.questions.answer import Answer, Store, read_answer
 from detoklens.questions.base import Question
 from detoklens.questions.heatmap.question import Heatmap
@@ -334,7 +334,7 @@ def test_damaged_and_foreign_cache_files_are_never_used(tmp_path: Path, monkeypa
     values, computed, said = np.arange(12, dtype=np.float32).reshape(4, 3), [], []
 
     def asked() -> np.ndarray:
-        return kept_vectors({"layer": 1}, (4, 3), lambda: computed.append(1) or values, said.append)
+        return cached_vectors({"layer": 1}, (4, 3), lambda: computed.append(1) or values, said.append)
 
     asked()
     (path,) = (tmp_path / "vectors").iterdir()

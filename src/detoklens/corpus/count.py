@@ -28,14 +28,15 @@ from detoklens.corpus.manifest import (
     json_text,
 )
 from detoklens.corpus.memory import default_memory, longest_document, share_of
-from detoklens.corpus.output import OutputFolder, open_output, row_groups, write_bigrams, write_text, write_tokens
-from detoklens.corpus.pairs import add_parts
+from detoklens.corpus.output import OutputFolder, open_output, row_groups, write_bigrams, write_tokens
+from detoklens.corpus.pairs import WHEN_FULL, add_parts
 from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.corpus.tasks import CountTask, ImportTask, MergeTask, MergeTree, Node, ShardTask, Task, perform
 from detoklens.corpus.token_files import ACCEPTED, PAIRS, RAW_TYPES, ImportOptions, pieces_of, recognize
 from detoklens.engines import Engine, open_engine
 from detoklens.errors import CorpusError
 from detoklens.tokens import Vocabulary
+from detoklens.writing import write_whole
 
 Item = TypeVar("Item")
 END = object()
@@ -282,7 +283,8 @@ class CountingRun:
         write_tokens(folder / TOKENS, tokens, self.vocabulary.texts())
         totals = vars(tally) | {"bigrams": bigrams, "distinct_bigrams": distinct}
         files = {name: file_hash(folder / name) for name in (BIGRAMS, TOKENS)}
-        write_text(folder / MANIFEST, json_text(self.plan | {"totals": totals, "files": files}))
+        manifest = json_text(self.plan | {"totals": totals, "files": files})
+        write_whole(folder / MANIFEST, manifest.encode(), WHEN_FULL)
 
     def _make_parts(self, tree: MergeTree, make_task: Callable[..., ShardTask]) -> None:
         total = self.progress.total_size

@@ -28,7 +28,15 @@ WORK = ".counting"
 BIGRAM_SCHEMA = pa.schema([("suffix", pa.uint32()), ("prefix", pa.uint32()), ("count", pa.int64())])
 TOKEN_SCHEMA = pa.schema([("token", pa.uint32()), ("count", pa.int64()), ("text", pa.string())])
 
+TOTALS = ("documents", "tokens", "bigrams", "distinct_bigrams", "replaced_characters", "skipped_records", "text_bytes")
+
+RECENT = 2 * 10**9
+"""Nanoseconds: a file written this recently may change again without a new change time."""
+MAX_REMEMBERED = 1024
+"""States kept in the cache folder, as one empty file each; the oldest are removed first."""
+
 JsonObject = dict[str, Any]
+_checked: set[str] = set()
 
 
 def differences(old: JsonObject, new: JsonObject, compare_versions: bool) -> list[str]:
@@ -85,16 +93,6 @@ def file_hash(path: Path) -> JsonObject:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {"size": path.stat().st_size, "sha256": digest}
-
-
-TOTALS = ("documents", "tokens", "bigrams", "distinct_bigrams", "replaced_characters", "skipped_records", "text_bytes")
-RECENT = 2 * 10**9
-"""Nanoseconds: a file written this recently may change again without a new change time."""
-
-MAX_REMEMBERED = 1024
-"""States kept in the cache folder, as one empty file each; the oldest are removed first."""
-
-_checked: set[str] = set()
 
 
 def check_integrity(folder: Path, manifest: JsonObject) -> None:

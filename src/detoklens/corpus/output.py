@@ -33,7 +33,7 @@ from detoklens.corpus.manifest import (
 )
 from detoklens.corpus.pairs import TEMPORARY, WHEN_FULL, Run
 from detoklens.errors import OutputError
-from detoklens.writing import refuse_links, remove_leftovers, whole_files
+from detoklens.writing import refuse_links, remove_leftovers, whole_files, write_whole
 
 ROW_GROUP = 1 << 20
 """Rows per row group: what a lookup of one token reads, about 2 MB on disk."""
@@ -133,8 +133,8 @@ class OutputFolder:
 
     def save_plan(self, plan: JsonObject, tokenizer_json: str) -> None:
         self.parts.mkdir(exist_ok=True)
-        write_text(self.tokenizer, tokenizer_json)
-        write_text(self._plan, json_text(plan))
+        write_whole(self.tokenizer, tokenizer_json.encode(), WHEN_FULL)
+        write_whole(self._plan, json_text(plan).encode(), WHEN_FULL)
 
     def finished_parts(self) -> list[Path]:
         return list(self.parts.glob("*.arrow")) if self.parts.is_dir() else []
@@ -150,11 +150,6 @@ class OutputFolder:
         remove_leftovers(self.parts, "*")
         for path in self.parts.glob(f"*{TEMPORARY}*"):
             path.unlink(missing_ok=True)
-
-
-def write_text(path: Path, text: str) -> None:
-    with whole_files(path, when_full=WHEN_FULL) as (temporary,):
-        temporary.write_text(text, encoding="utf-8")
 
 
 @contextlib.contextmanager

@@ -181,19 +181,6 @@ def write_runs(path: Path, runs: Iterable[Run], keys: np.dtype[Any], header: dic
     return bigrams
 
 
-class Part:
-    """The file of a part, opened only if its checksum is right: damaged Arrow data may crash the process."""
-
-    def __init__(self, path: Path) -> None:
-        if not _is_undamaged(path):
-            raise CountsError(f"{path}: damaged; delete it, and the same command counts its text again")
-        with pa.OSFile(os.fsencode(path)) as file, pa.ipc.open_stream(file) as blocks:
-            header = blocks.schema.metadata
-        self.path = path
-        self.tally = Tally(**json.loads(header[b"tally"]))
-        self.tokens: Int64[np.ndarray, "token"] = np.frombuffer(header[b"tokens"], "<i8")
-
-
 def write_part(
     path: Path, runs: Iterable[Run], keys: np.dtype[Any], tokens: Int64[np.ndarray, "token"], tally: Tally
 ) -> None:
@@ -220,11 +207,15 @@ def _is_undamaged(path: Path) -> bool:
 
 def add_parts(paths: Sequence[Path]) -> tuple[Iterator[Run], Int64[np.ndarray, "token"], Tally]:
     """The sum of parts: their pairs, streamed in key order, their token counts and their tally."""
-    parts = [Part(path) for path in paths]
-    tally = Tally()
-    for part in parts:
-        tally.add(part.tally)
-    return merged_runs(paths), np.sum([part.tokens for part in parts], axis=0), tally
+    tokens, tally = [], Tally()
+    for path in paths:
+        if not _is_undamaged(path):  # damaged Arrow data may crash the process
+            raise CountsError(f"{path}: damaged; delete it, and the same command counts its text again")
+        with pa.OSFile(os.fsencode(path)) as file, pa.ipc.open_stream(file) as blocks:
+            header = blocks.schema.metadata
+        tally.add(Tally(**json.loads(header[b"tally"])))
+        tokens.append(np.frombuffer(header[b"tokens"], "<i8"))
+    return merged_runs(paths), np.sum(tokens, axis=0), tally
 
 
 class Spills:

@@ -19,7 +19,7 @@ import polars as pl
 from detoklens.errors import MissingError, UnsupportedModelError
 from detoklens.measures.frequency import spearman
 from detoklens.model.checks import refuse_layers, refuse_too_large, remedy_of_memory, what_is_loaded
-from detoklens.model.closed_worlds import batches, decided_by, kept_vectors
+from detoklens.model.vector_cache import batches, cached_vectors, describe_vectors
 from detoklens.parallel import Arrays, Runner
 from detoklens.questions.auroc.compute import AUROC_VALIDITY
 from detoklens.questions.study import Study
@@ -55,7 +55,7 @@ def deeper_tables(question: Auroc, study: Study, runner: Runner) -> Frames:
     checkpoint = study.layer.checkpoint
     refuse_layers(checkpoint, layer + 1)
     beginning = beginning_of(study.layer, runner.say, question.bos)
-    decided = decided_by(checkpoint, layer, beginning, "float32")
+    decided = describe_vectors(checkpoint, layer, beginning, "float32")
     from detoklens.model.first_blocks import one_thread_each, open_blocks
 
     blocks = open_blocks(checkpoint, layer + 1, study.layer.n_heads)
@@ -105,12 +105,12 @@ def cached_inputs(
             "identifies it"
         )
         return closed_world_inputs(blocks, layer, number, beginning, runner)
-    return kept_vectors(
+    return cached_vectors(
         decided | {"class": blocks.class_name},
         (layer.vocab_size, layer.d_model),
         lambda: closed_world_inputs(blocks, layer, number, beginning, runner),
         runner.say,
-        lambda: decided_by(layer.checkpoint, number, beginning, blocks.dtype) == decided,
+        lambda: describe_vectors(layer.checkpoint, number, beginning, blocks.dtype) == decided,
     )
 
 

@@ -20,7 +20,7 @@ from detoklens.measures.twins import (
     shares_lost,
 )
 from detoklens.model.checks import Component, components
-from detoklens.model.closed_worlds import batches
+from detoklens.model.vector_cache import batches
 from detoklens.parallel import Arrays, Runner
 from detoklens.questions.base import Verdict
 from detoklens.questions.twins.compute import (

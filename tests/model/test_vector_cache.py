@@ -18,9 +18,9 @@ import pytest
 
 import detoklens
 from detoklens.errors import UnsupportedModelError
-from detoklens.model import closed_worlds as keeping
-from detoklens.model.closed_worlds import decided_by, kept_vectors
+from detoklens.model import vector_cache as keeping
 from detoklens.model.first_blocks import open_blocks
+from detoklens.model.vector_cache import cached_vectors, describe_vectors
 from detoklens.parallel import Runner
 from detoklens.questions.auroc.deeper import cached_inputs
 from detoklens.questions.twins.compute import beginning_of
@@ -38,10 +38,10 @@ KILLED = """
 import os, signal
 from pathlib import Path
 import numpy as np
-from detoklens.model.closed_worlds import kept_vectors
+from detoklens.model.vector_cache import cached_vectors
 
 Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-kept_vectors({"layer": 1}, (5, 3), lambda: np.zeros((5, 3), np.float32), print)
+cached_vectors({"layer": 1}, (5, 3), lambda: np.zeros((5, 3), np.float32), print)
 """
 
 
@@ -58,7 +58,7 @@ class Asking:
         self.values, self.computed, self.said = values, 0, []
 
     def __call__(self, **described: object) -> np.ndarray:
-        return kept_vectors(described or {"layer": 1}, self.values.shape, self._compute, self.said.append)
+        return cached_vectors(described or {"layer": 1}, self.values.shape, self._compute, self.said.append)
 
     def _compute(self) -> np.ndarray:
         self.computed += 1
@@ -237,7 +237,7 @@ def test_what_decides_is_told_apart(tmp_path):
     again = detoklens.load(tmp_path / "one").checkpoint
     turned = replace(one, config=one.config | {"hidden_act": "relu"})
     described = [
-        decided_by(checkpoint, layer, beginning, dtype)
+        describe_vectors(checkpoint, layer, beginning, dtype)
         for checkpoint, layer, beginning, dtype in [
             (one, 1, (1,), "float32"),
             (other, 1, (1,), "float32"),
@@ -249,7 +249,7 @@ def test_what_decides_is_told_apart(tmp_path):
         ]
     ]
     assert all(described[0] != each for each in described[1:])
-    assert decided_by(again, 1, (1,), "float32") == described[0]
+    assert describe_vectors(again, 1, (1,), "float32") == described[0]
 
 
 def test_how_it_is_computed_is_told_apart(tmp_path, monkeypatch):
@@ -262,12 +262,12 @@ def test_how_it_is_computed_is_told_apart(tmp_path, monkeypatch):
     model = tiny("llama", **LLAMA)
     other = Another(model.config)
     other.load_state_dict(model.state_dict())
-    one, another = (decided_by(detoklens.load(each).checkpoint, 1, (1,), "float32") for each in (model, other))
+    one, another = (describe_vectors(detoklens.load(each).checkpoint, 1, (1,), "float32") for each in (model, other))
     assert one != another
     assert detoklens.study(model).provenance(LAYERS) != detoklens.study(other).provenance(LAYERS)
     monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "medium")
-    assert decided_by(detoklens.load(model).checkpoint, 1, (1,), "float32") != one
-    of_a_file = decided_by(
+    assert describe_vectors(detoklens.load(model).checkpoint, 1, (1,), "float32") != one
+    of_a_file = describe_vectors(
         detoklens.load(write_gguf(tmp_path / "m.gguf", model, "llama")).checkpoint, 1, (1,), "float32"
     )
     assert of_a_file["computed_with"]["gguf"] == version("gguf")
@@ -300,7 +300,7 @@ def test_a_class_of_ones_own_has_its_own_vectors(folder, monkeypatch):
 def inputs_of(model: Any, said: list[str]) -> np.ndarray:
     layer = detoklens.load(model)
     beginning = beginning_of(layer, said.append)
-    decided = decided_by(layer.checkpoint, 1, beginning, "float32")
+    decided = describe_vectors(layer.checkpoint, 1, beginning, "float32")
     blocks = open_blocks(layer.checkpoint, 2, layer.n_heads)
     return cached_inputs(blocks, layer, 1, beginning, Runner(say=said.append), decided)
 
@@ -333,8 +333,8 @@ def test_a_config_that_is_changed_is_told_apart(tmp_path, kind):
     model = tiny("llama", **LLAMA)
     place = saved(model, tmp_path / "model")
     checkpoint = detoklens.load(place if kind == "folder" else model).checkpoint
-    before = decided_by(checkpoint, 1, (1,), "float32")
+    before = describe_vectors(checkpoint, 1, (1,), "float32")
     model.config.hidden_act = "relu"
     if kind == "folder":
         model.config.save_pretrained(place)
-    assert decided_by(checkpoint, 1, (1,), "float32") != before
+    assert describe_vectors(checkpoint, 1, (1,), "float32") != before

@@ -54,7 +54,7 @@ def batches(texts: Texts, beginning: tuple[int, ...]) -> list[Texts]:
     return [texts[begin : begin + BATCH] for begin in range(0, len(texts), BATCH)]
 
 
-def decided_by(checkpoint: Checkpoint, layer: int, beginning: tuple[int, ...], dtype: str) -> dict[str, Any]:
+def describe_vectors(checkpoint: Checkpoint, layer: int, beginning: tuple[int, ...], dtype: str) -> dict[str, Any]:
     """Everything that determines, bit by bit, what enters a layer at the position of each token after BOS."""
     import torch
 
@@ -72,7 +72,7 @@ def decided_by(checkpoint: Checkpoint, layer: int, beginning: tuple[int, ...], d
     }
 
 
-def kept_vectors(
+def cached_vectors(
     described: Mapping[str, Any],
     shape: tuple[int, int],
     compute: Callable[[], Vectors],
