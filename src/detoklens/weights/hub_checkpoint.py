@@ -25,11 +25,13 @@ from detoklens.weights.safetensors_files import (
     LENGTH_BYTES,
     SINGLE_FILE,
     TensorEntry,
+    has_safetensors,
     header_length,
     parse_header,
     read_header,
     read_index,
     read_json_file,
+    shard_paths,
 )
 from detoklens.weights.sources import PICKLE_FILE
 from detoklens.writing import write_whole
@@ -85,7 +87,7 @@ def fetch_checkpoint(repo_id: str, needed: Needed, revision: str | None = None) 
     """
     with one_line_errors(Repository("model", repo_id), revision):
         model = _resolve(repo_id, revision)
-        if _has_whole_weights(model):
+        if has_safetensors(model.snapshot) and all(path.is_file() for path in shard_paths(model.snapshot)):
             return model.with_tokenizer()
         if _has_needed(model.folder, needed):
             return model.folder
@@ -191,13 +193,6 @@ def _pickle_or_refuse(model: HubModel, files: Collection[str]) -> Path:
         f"\"from transformers import AutoModel; AutoModel.from_pretrained('{model}').save_pretrained('FOLDER')\"` "
         "and use FOLDER"
     )
-
-
-def _has_whole_weights(model: HubModel) -> bool:
-    if (model.snapshot / SINGLE_FILE).is_file():
-        return True
-    index = model.snapshot / INDEX_FILE
-    return index.is_file() and all((model.snapshot / shard).is_file() for shard in read_index(index).values())
 
 
 def _has_tokenizer(folder: Path) -> bool:

@@ -14,6 +14,8 @@ import numpy as np
 from detoklens.errors import CheckpointError, parse_json, shown
 from detoklens.weights.sources import check_finite
 
+SINGLE_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
 LENGTH_BYTES = 8
 LARGEST_HEADER = 100_000_000  # the format's own limit; GPT-2 XL's header has 65 kB
 
@@ -22,6 +24,8 @@ BYTES_PER_VALUE = {
     "I64": 8, "I32": 4, "I16": 2, "I8": 1,
     "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1,
 }  # fmt: skip
+STORED_TYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
+BLOCK_BYTES = 16 << 20  # converted at a time, so that memory never holds the mapped pages and a whole copy
 
 
 @dataclass(frozen=True)
@@ -101,20 +105,15 @@ def _entry(name: str, fields: object, data_start: int, file_size: int, where: st
     return entry
 
 
-SINGLE_FILE = "model.safetensors"
-INDEX_FILE = "model.safetensors.index.json"
-BLOCK_BYTES = 16 << 20  # converted at a time, so that memory never holds the mapped pages and a whole copy
-
-STORED_TYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
-
-
 class SafetensorsFolder:
     """The safetensors file, or the shards, of one folder."""
 
     def __init__(self, folder: Path) -> None:
         self.where = str(folder)
         self._places: dict[str, tuple[Path, TensorEntry]] = {}
-        for path in _files(folder):
+        for path in shard_paths(folder):
+            if not path.is_file():
+                raise CheckpointError(f"{folder}: shard {path.name!r} named by the index is missing; download it too")
             for name, entry in read_header(path).items():
                 other, _ = self._places.setdefault(name, (path, entry))
                 if other != path:
@@ -165,14 +164,11 @@ def read_index(path: Path) -> dict[str, str]:
     return shard_of
 
 
-def _files(folder: Path) -> list[Path]:
+def shard_paths(folder: Path) -> list[Path]:
+    """The safetensors file of a folder, or those that its index names."""
     if (folder / SINGLE_FILE).is_file():
         return [folder / SINGLE_FILE]
-    paths = [folder / name for name in sorted(set(read_index(folder / INDEX_FILE).values()))]
-    missing = [path.name for path in paths if not path.is_file()]
-    if missing:
-        raise CheckpointError(f"{folder}: shard {missing[0]!r} named by the index is missing; download it too")
-    return paths
+    return [folder / name for name in sorted(set(read_index(folder / INDEX_FILE).values()))]
 
 
 def _read_tensor(path: Path, entry: TensorEntry, dtype: np.dtype[Any]) -> np.ndarray:

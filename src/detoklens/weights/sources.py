@@ -20,6 +20,14 @@ from detoklens.errors import CheckpointError, MissingExtraError, UnsupportedMode
 
 BLOCK = 1 << 22  # numbers checked at a time
 ACCEPTED = ("float64", "float32", "float16", "bfloat16")
+WRAPPERS = ("original_model", "_orig_mod", "module")
+"""Where wrappers hold the model: TransformerLens' bridges, torch.compile, DataParallel."""
+BRIDGED = "._original_component"
+"""What a bridge inserts into tensor names, after every module that it wraps."""
+PICKLE_FILE = "pytorch_model.bin"
+LARGEST_DESCRIPTION = 16 << 20  # bytes outside tensors; GPT-2 XL's pickle has 100 kB
+NO_CHECKSUM = 0  # written by torch if checksums are turned off
+Sums = set[tuple[int, int]]  # size and CRC-32 of each tensor's bytes
 
 
 class TensorSource(Protocol):
@@ -35,12 +43,6 @@ class TensorSource(Protocol):
     def shape(self, name: str) -> tuple[int, ...]: ...
 
     def read(self, name: str, dtype: np.dtype[Any]) -> np.ndarray: ...
-
-
-WRAPPERS = ("original_model", "_orig_mod", "module")
-"""Where wrappers hold the model: TransformerLens' bridges, torch.compile, DataParallel."""
-BRIDGED = "._original_component"
-"""What a bridge inserts into tensor names, after every module that it wraps."""
 
 
 def unwrapped(model: Any) -> Any:
@@ -119,12 +121,6 @@ def _oddity(tensor: Any) -> str | None:
     if tensor.untyped_storage().nbytes() < tensor.numel() * tensor.element_size():
         return f"of shape {shown(tuple(tensor.shape))} but fewer numbers are stored"
     return None
-
-
-PICKLE_FILE = "pytorch_model.bin"
-LARGEST_DESCRIPTION = 16 << 20  # bytes outside tensors; GPT-2 XL's pickle has 100 kB
-Sums = set[tuple[int, int]]  # size and CRC-32 of each tensor's bytes
-NO_CHECKSUM = 0  # written by torch if checksums are turned off
 
 
 def read_pickle(folder: Path) -> StateDict:
