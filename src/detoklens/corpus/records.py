@@ -14,8 +14,6 @@ SHOWN_PROBLEMS = 3
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """How documents are read from files."""
-
     text_field: str = "text"
     document_per_line: bool = False
     skip_bad: bool = False

@@ -26,8 +26,6 @@ from detoklens.errors import TokenError
 
 @dataclass(frozen=True)
 class Node:
-    """A node of the merge tree."""
-
     level: int
     index: int
 

@@ -69,7 +69,6 @@ def their_failures(where: Path | str) -> Iterator[None]:
 
 
 def check_layer(checkpoint: Checkpoint, layer: int) -> None:
-    """Raise if the model does not have this layer."""
     depth = depth_of(checkpoint.config)
     if layer >= depth:
         raise RangeError(

@@ -46,7 +46,6 @@ class Affinity:
         return self.shared_key if self.own_keys is None else self.shared_key[list(self.own_keys)]
 
     def key_of(self, head: int) -> Float[np.ndarray, "token d_head"]:
-        """One head's keys, as a view."""
         return self.shared_key[head if self.own_keys is None else self.own_keys[head]]
 
     def heads(self) -> Iterator[tuple[Float[np.ndarray, "query d_head"], Float[np.ndarray, "token d_head"]]]:
@@ -83,7 +82,6 @@ class Affinity:
         return replace(self, query=self.query[:, : len(token_ids)], shared_key=self.shared_key[:, : len(token_ids)])
 
     def of_heads(self, heads: list[int]) -> Affinity:
-        """Select some heads."""
         if self.own_keys is None:
             return Affinity(self.query[heads], self.shared_key[heads])
         return replace(self, query=self.query[heads], own_keys=tuple(self.own_keys[head] for head in heads))

@@ -223,7 +223,6 @@ def _refuse_adapter(folder: Path) -> None:
 
 
 def config_of(model: Any) -> dict[str, Any]:
-    """The config of a model in memory."""
     return model.config if isinstance(model.config, dict) else dict(model.config.to_dict())
 
 

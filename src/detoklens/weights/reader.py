@@ -309,7 +309,6 @@ class _Reader:
         return [(np.ascontiguousarray(w), b) for w, b in zip(weights, biases, strict=True)]
 
     def attention_scale(self) -> float:
-        """The factor on scores."""
         if not self.is_on(self.spec.scores_are_scaled):
             return 1.0
         return self.d_head**-0.5 if self.spec.attention_scale is None else self.number(self.spec.attention_scale)
@@ -327,7 +326,6 @@ class _Reader:
         return None if cap is None or self.config.get(cap.key, 0) is None else self.number(cap)
 
     def feed_forward(self, mlp: Mlp) -> FeedForward:
-        """The MLP's weights and activation."""
         stated = read_optional_size(self.config, *mlp.size) if mlp.default_factor else None
         inner = stated or (mlp.default_factor or 0) * self.width or read_size(self.config, *mlp.size)
         activation = mlp.default_activation

@@ -144,7 +144,6 @@ def read_header(path: Path) -> dict[str, TensorEntry]:
 
 
 def read_json_file(path: Path) -> dict[str, Any]:
-    """The object in a JSON file of a checkpoint."""
     try:
         return parse_json(path.read_text(encoding="utf-8"))
     except ValueError as error:

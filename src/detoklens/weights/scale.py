@@ -69,9 +69,9 @@ class ScaleTable:
             total += rounded.sum(axis=0, dtype=np.float64)
         return (total / len(self._positions)).astype(self._tokens.dtype)
 
-    def mean_over_tokens(self, weights: Float[np.ndarray, "token"] | None = None) -> Float[np.ndarray, "position"]:
-        """Each position's σ, averaged over the vocabulary, optionally weighted."""
-        shares = np.full(len(self._tokens), 1 / len(self._tokens)) if weights is None else weights / weights.sum()
+    def mean_over_tokens(self) -> Float[np.ndarray, "position"]:
+        """Each position's σ, averaged over the vocabulary."""
+        shares = np.full(len(self._tokens), 1 / len(self._tokens))
         means = [scales.astype(np.float64) @ shares for _, scales in self.position_blocks()]
         return np.concatenate(means).astype(self._tokens.dtype)
 

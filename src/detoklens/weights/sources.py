@@ -99,7 +99,6 @@ class StateDict:
 
 
 def check_finite(values: np.ndarray, name: str, where: str) -> None:
-    """Refuse a tensor with NaN or Inf."""
     flat = values.reshape(-1)
     if not all(np.isfinite(flat[begin : begin + BLOCK]).all() for begin in range(0, flat.size, BLOCK)):
         raise CheckpointError(f"{where}: tensor {name!r} holds NaN or Inf; the checkpoint is damaged")
