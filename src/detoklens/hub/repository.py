@@ -18,7 +18,7 @@ from huggingface_hub import cached_assets_path, constants, hf_hub_url, try_to_lo
 from huggingface_hub.file_download import repo_folder_name
 from huggingface_hub.utils import WeakFileLock, validate_repo_id
 
-from detoklens.errors import HubError, parse_json
+from detoklens.errors import HubError, parse_json, shown
 from detoklens.hub.session import AnswerError, Assembly, RemoteFile, download, one_line_errors, request
 from detoklens.writing import write_whole
 
@@ -67,7 +67,7 @@ class Repository:
     def locate(self, revision: str, name: str) -> tuple[str, RemoteFile]:
         """Return the commit of a revision, and the URL, size and etag of one of its files."""
         if not is_plain_path(name):
-            raise AnswerError(f"it names a file {_quote(name)}, which is not a plain relative path")
+            raise AnswerError(f"it names a file {shown(name)}, which is not a plain relative path")
         headers, _ = request("HEAD", self._url(revision, name))
         etag = (headers.get("x-linked-etag") or headers.get("etag", "")).removeprefix("W/").strip('"')
         size = headers.get("x-linked-size") or headers.get("content-length", "")
@@ -199,12 +199,7 @@ def _names_in(listed: object, key: str, what: str) -> list[str]:
 def _validate(found: object, pattern: re.Pattern[str], what: str) -> str:
     if isinstance(found, str) and pattern.fullmatch(found):
         return found
-    raise AnswerError(f"its {what} is {_quote(found)}, which is not a valid {what}")
-
-
-def _quote(found: object) -> str:
-    text = ascii(found)
-    return text if len(text) <= 80 else f"{text[:77]}…"
+    raise AnswerError(f"its {what} is {shown(found)}, which is not a valid {what}")
 
 
 def _link(pointer: Path, blob: Path) -> None:
