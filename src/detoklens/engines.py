@@ -23,6 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from multiprocessing.connection import Connection, Pipe, wait
 from types import FrameType
 from typing import Any, Self, TypeVar
@@ -61,25 +62,13 @@ class Engine(ABC):
 
     workers: int
 
-    def run(
-        self, function: Callable[[Task], Result], tasks: Iterable[Task], *, ordered: bool = False
-    ) -> Iterator[Result]:
-        """Yield the result of a pure, picklable function for each task, as they complete or in task order.
+    @abstractmethod
+    def run(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
+        """Yield the result of a pure, picklable function for each task, as they complete.
 
         Tasks are pulled as workers become free, so `tasks` may be a generator that chooses the next task from the
         results so far. A task whose worker is lost is restarted; an exception in the function ends the run.
         """
-        waiting: dict[int, Result] = {}
-        following = 0
-        for number, result in self._results(function, tasks):
-            waiting[number if ordered else following] = result
-            while following in waiting:
-                yield waiting.pop(following)
-                following += 1
-
-    @abstractmethod
-    def _results(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-        """Yield each task's number and result as they complete."""
 
     @abstractmethod
     def close(self) -> None:
@@ -94,9 +83,8 @@ class Engine(ABC):
 
 @dataclass
 class Assignment:
-    """A task with its number and how often it was started."""
+    """A task and how often it was started."""
 
-    number: int
     task: Any
     attempts: int = 0
 
@@ -120,12 +108,6 @@ class Worker:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         far_end.close()
-        self.assignment: Assignment | None = None
-
-    def give(self, function: Callable[[Any], Any], assignment: Assignment) -> None:
-        assignment.attempts += 1
-        self.assignment = assignment
-        self.connection.send((function, assignment.task))
 
     def stop(self) -> None:
         self.connection.close()
@@ -138,66 +120,54 @@ class LocalEngine(Engine):
 
     def __init__(self, workers: int = 1) -> None:
         self.workers = workers
-        self._pool: list[Worker] = []
+        self._idle: list[Worker] = []
+        self._busy: dict[Any, tuple[Worker, Assignment]] = {}  # by their connections
 
     def close(self) -> None:
-        for worker in self._pool:
-            worker.stop()
-        self._pool.clear()
+        self._end_busy()
+        while self._idle:
+            self._idle.pop().stop()
 
-    def _results(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+    def run(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
         if self.workers == 1:
-            yield from ((number, function(task)) for number, task in enumerate(tasks))
+            yield from map(function, tasks)
             return
-        queue = (Assignment(number, task) for number, task in enumerate(tasks))
-        again: list[Assignment] = []
+        queue, again = map(Assignment, tasks), list[Assignment]()
         try:
-            while self._fill(function, queue, again):
-                busy = {worker.connection: worker for worker in self._pool if worker.assignment}
-                for connection in wait(list(busy)):
-                    assert isinstance(connection, Connection)
-                    worker = busy[connection]
-                    assignment = worker.assignment
-                    assert assignment is not None
+            while True:
+                while len(self._busy) < self.workers and (assignment := again.pop() if again else next(queue, None)):
+                    connection = self._take_worker(assignment)
+                    try:
+                        connection.send((function, assignment.task))
+                    except ConnectionError:
+                        again.append(self._discard(connection))
+                if not self._busy:
+                    return
+                ready: list[Any] = wait(list(self._busy))
+                for connection in ready:
                     try:
                         answer = connection.recv()
                     except (EOFError, ConnectionError):
-                        again.append(self._discard(worker, assignment))
+                        again.append(self._discard(connection))
                         continue
-                    worker.assignment = None
+                    self._idle.append(self._busy.pop(connection)[0])
                     if isinstance(answer, Failure):
                         raise answer.error from RuntimeError(f"in a worker process:\n{answer.trace}")
-                    yield assignment.number, answer
+                    yield answer
         finally:  # after an error, or when the caller stops iterating
-            for worker in [worker for worker in self._pool if worker.assignment]:
-                self._pool.remove(worker)
-                worker.stop()
+            self._end_busy()
 
-    def _fill(self, function: Callable[[Any], Any], queue: Iterator[Assignment], again: list[Assignment]) -> bool:
-        """Give every free worker a task; return whether any worker is busy."""
-        while (worker := self._free()) is not None:
-            assignment = again.pop() if again else next(queue, None)
-            if assignment is None:
-                break
-            try:
-                worker.give(function, assignment)
-            except ConnectionError:
-                again.append(self._discard(worker, assignment))
-        return any(worker.assignment for worker in self._pool)
+    def _take_worker(self, assignment: Assignment) -> Any:
+        """Assign a task to an idle or a new worker; return the connection to it."""
+        assignment.attempts += 1
+        with interrupts_deferred():  # nothing would stop a half-started worker
+            worker = self._idle.pop() if self._idle else Worker(len(self._busy) + 1)
+            self._busy[worker.connection] = worker, assignment
+        return worker.connection
 
-    def _free(self) -> Worker | None:
-        for worker in self._pool:
-            if worker.assignment is None:
-                return worker
-        if len(self._pool) < self.workers:
-            with interrupts_deferred():  # nothing would stop a half-started worker
-                self._pool.append(Worker(len(self._pool) + 1))
-            return self._pool[-1]
-        return None
-
-    def _discard(self, worker: Worker, assignment: Assignment) -> Assignment:
-        """Remove a dead worker from the pool and return its task, to be restarted."""
-        self._pool.remove(worker)
+    def _discard(self, connection: Any) -> Assignment:
+        """Remove a dead worker and return its task, to be restarted."""
+        worker, assignment = self._busy.pop(connection)
         worker.stop()
         if assignment.attempts >= ATTEMPTS:
             raise DetokLensError(
@@ -205,6 +175,10 @@ class LocalEngine(Engine):
                 "less memory or fewer workers and run the same again"
             )
         return assignment
+
+    def _end_busy(self) -> None:
+        while self._busy:
+            self._busy.popitem()[1][0].stop()
 
 
 @dataclass(frozen=True)
@@ -277,20 +251,17 @@ class RayEngine(Engine):
         if self._started_here:
             self._ray.shutdown()
 
-    def _results(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+    def run(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
         # Ray itself takes plain functions only, no partial ones.
         remote = self._ray.remote(lambda task: function(task)).options(max_retries=ATTEMPTS - 1, num_cpus=1)
-        queue = enumerate(tasks)
-        running: dict[Any, int] = {}
+        queue, running = iter(tasks), list[Any]()
         try:
             while True:
-                while len(running) < self.workers and (following := next(queue, None)) is not None:
-                    number, task = following
-                    running[remote.remote(task)] = number
+                running += map(remote.remote, islice(queue, self.workers - len(running)))
                 if not running:
                     return
-                for reference in self._ray.wait(list(running), num_returns=1)[0]:
-                    yield running.pop(reference), self._get(reference)
+                finished, running = self._ray.wait(running, num_returns=1)
+                yield from map(self._get, finished)
         finally:
             for reference in running:
                 self._ray.cancel(reference, force=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from detoklens.engines import Assignment, LocalEngine, Worker, work
+from detoklens.engines import LocalEngine, Worker, work
 
 SCRIPT = """
 import sys
@@ -26,7 +26,7 @@ UNGUARDED = """
 from detoklens.engines import open_engine
 from tests.engines import work_to_do
 with open_engine("local", 2) as engine:
-    print(list(engine.run(work_to_do.square, range(4), ordered=True)))
+    print(sorted(engine.run(work_to_do.square, range(4))))
 """
 
 
@@ -89,7 +89,7 @@ def test_an_interrupt_while_a_worker_starts_is_not_for_the_worker(
     try:
         time.sleep(seconds)
         os.kill(worker.process.pid, signal.SIGINT)
-        worker.give(abs, Assignment(0, -3))
+        worker.connection.send((abs, -3))
         assert worker.connection.recv() == 3
     finally:
         worker.stop()

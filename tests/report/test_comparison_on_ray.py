@@ -17,9 +17,9 @@ class Noting(LocalEngine):
 
     tasks: list[object]
 
-    def run(self, function, tasks, *, ordered=False):
+    def run(self, function, tasks):
         self.tasks = list(tasks)
-        return super().run(function, self.tasks, ordered=ordered)
+        return super().run(function, self.tasks)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -117,13 +117,13 @@ def draw_all(
                 files[name] = found
     drawn = {name: remembered[name] for name in files}
     missing = [drawing for drawing in planned if drawing.name not in files]
-    draw = partial(draw_files, width=width, formats=FORMATS)
-    results = map(draw, missing) if engine is None else engine.run(draw, missing, ordered=True)
-    for done, drawing in enumerate(missing):
+    draw = partial(_draw_named, partial(draw_files, width=width, formats=FORMATS))
+    results = map(draw, missing) if engine is None else engine.run(draw, missing)
+    for done in range(len(missing)):
         if watch is not None:
             watch(done, len(missing))
-        name = drawing.name
-        files[name] = next(results)
+        name, drawn_files = next(results)
+        files[name] = drawn_files
         for ending, content in files[name].items():
             write_whole(folder / f"{name}.{ending}", content)
         drawn[name] = _as_drawn(fingerprints[name], files[name])
@@ -138,6 +138,10 @@ def draw_all(
         for drawing in planned
         if files[drawing.name]
     }
+
+
+def _draw_named(draw: Callable[[Drawing], dict[str, bytes]], drawing: Drawing) -> tuple[str, dict[str, bytes]]:
+    return drawing.name, draw(drawing)
 
 
 def _stored(folder: Path, name: str) -> dict[str, bytes]:
