@@ -164,8 +164,8 @@ class MergeTree:
             if self.path(node).exists():
                 self._remove_children(node)  # left by a run that was killed between merging and removing
         self.ready = [Node(0, index) for index in reversed(range(shards)) if not self._is_covered(Node(0, index))]
-        self.ready += [node for node in inner if self._can_merge(node) and not self._is_covered(node)]
-        self._offered = set(self.ready)
+        self._missing = {node: sum(not path.exists() for path in self.children(node)) for node in inner}
+        self.ready += [node for node in inner if not self._missing[node] and not self._is_covered(node)]
 
     def take(self) -> Iterator[Node]:
         """The nodes that can be made now: merges first, to keep the number of parts small, then shards in order."""
@@ -176,10 +176,10 @@ class MergeTree:
         """Remove the parts below a new part; note that its parent can be made, if it completes the parts below that."""
         if node.level > 0:
             self._remove_children(node)
-        if node.level + 1 == len(self._widths) or node.parent in self._offered or not self._can_merge(node.parent):
-            return
-        self.ready.append(node.parent)
-        self._offered.add(node.parent)  # a part may exist before its task is reported: offer the merge only once
+        if node.parent in self._missing:
+            self._missing[node.parent] -= 1  # not by the files that exist: a part may exist before it is reported
+            if self._missing[node.parent] == 0:
+                self.ready.append(node.parent)
 
     def path(self, node: Node) -> Path:
         return self._folder / f"{node.level}-{node.index:08d}.arrow"
@@ -192,9 +192,6 @@ class MergeTree:
         """The files of the last merge."""
         level = len(self._widths) - 1
         return [self.path(Node(level, index)) for index in range(self._widths[level])]
-
-    def _can_merge(self, node: Node) -> bool:
-        return all(path.exists() for path in self.children(node))
 
     def _is_covered(self, node: Node) -> bool:
         """Whether a part has what the node stands for."""
