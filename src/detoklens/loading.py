@@ -156,6 +156,8 @@ def load_vocabulary(model: str | Path, revision: str | None = None) -> Vocabular
     if str(model).endswith(".json.zst") and Path(model).is_file():
         raise TokenError(f"{model} is compressed; decompress it (zstd -d) and name the tokenizer.json")
     path = as_path(model, "a tokenizer")
+    if path.suffix in (".json", ".zst") and not path.exists():
+        raise TokenError(f"{model}: no such file; name a tokenizer.json, a folder that holds one, or a hub id")
     with plain_file_errors():
         if path.suffix == ".json" and path.is_file():
             return Vocabulary.from_file(path)

@@ -70,6 +70,13 @@ def test_an_unknown_snapshot_lists_those_there_are():
     assert "demo@0" in line
 
 
+def test_a_tokenizer_file_that_is_missing_or_compressed_is_named(tmp_path):
+    missing = tmp_path / "tokenizer.json.zst"
+    assert refuse("partners", "demo", "ion", "--tokenizer", missing).startswith(f"detoklens: {missing}: no such file;")
+    missing.write_bytes(b"")
+    assert "is compressed; decompress it" in refuse("partners", "demo", "ion", "--tokenizer", missing)
+
+
 def test_what_the_user_can_mend_is_one_line(tmp_path):
     assert refuse("verify", tmp_path / "nowhere").startswith(f"detoklens: {tmp_path}/nowhere: no such folder")
     assert "no config.json" in refuse("verify", tmp_path)

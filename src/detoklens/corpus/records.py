@@ -55,7 +55,8 @@ class Tally:
 def bad_record(problem: str, options: ReadingOptions, tally: Tally) -> None:
     """Raise an error that names an unusable record, or skip it."""
     if not options.skip_bad:
-        raise CorpusError(f"{problem}; fix it, or skip such records with skip_bad=True")
+        advice = ", or" if "pass text_field=" in problem else "; fix it, or"
+        raise CorpusError(f"{problem}{advice} skip such records with skip_bad=True")
     tally.add(Tally(skipped_records=1, first_skipped=[problem]))
 
 
