@@ -89,8 +89,8 @@ export function Footer() {
   return (
     <p>
       Made by detoklens {bundle.detoklens}, an implementation of Kamoda et al., “Weight-based Analysis of Detokenization
-      in Language Models” (arXiv 2501.15754). All numbers are computed in this page from the layer's weights in half
-      precision; no data leaves it.
+      in Language Models” (arXiv 2501.15754). Except for the heads' measures, this page computes all numbers from the
+      layer's weights, in half precision; no data leaves it.
     </p>
   );
 }
