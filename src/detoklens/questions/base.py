@@ -63,7 +63,7 @@ class View:
     open: bool = False
     """Whether a report shows it at the top of the page, sortable; at most ten columns, named for readers."""
     notes: Sequence[str] = ()
-    """What its numbers are, in lines below the table."""
+    """What its numbers are, in lines below the table: `column: meaning`."""
 
 
 @dataclass(frozen=True)
