@@ -46,7 +46,7 @@ TERMS = {
 """The other terms in the glossary, by kind of positions."""
 UNASKED = {
     "counts": ("no corpus counts", ("--corpus", "TEXT")),
-    "text": ("no text", ("--text", "TEXT")),
+    "text": ("no text to measure attention on", ("--text", "TEXT")),
     "vocabulary": ("the model has no tokenizer; put its tokenizer.json next to the weights", ()),
     "position_table": ("the model has no position embeddings", None),
     "causal": ("the model's attention is not causal", None),
