@@ -39,8 +39,8 @@ def test_auroc_has_its_interval_nulls_and_baseline(measure: str) -> None:
     assert points(matched) == [values("auroc_controls", f"matched{name}") for name in ("_null", "_frequency", "")]
     assert axes.get_xlim() == matched.get_xlim()
     controls = [values("auroc_controls", name) for name in ("shuffled_queries", "permuted_keys", "frequency")]
-    within = (values("auroc_controls", name) for name in ("within_class", "within_cluster"))
-    controls.insert(1, [max(each) for each in zip(*within, strict=True)])
+    margins = DRAWN["auroc_controls"].select("auroc", "above_within_class", "above_within_cluster").rows()
+    controls.insert(1, [auroc - min(above) for auroc, *above in margins])  # the nulls are means over fewer tokens
     assert points(axes) == [*controls, values("auroc_by_head", measure)]
     ends = [(segment[0, 0], segment[1, 0]) for segment in axes.collections[0].get_segments()]
     low, high = values("auroc_by_head", f"{measure}_low"), values("auroc_by_head", f"{measure}_high")
@@ -115,7 +115,7 @@ def test_compared_aurocs_stand_beside_their_nulls_and_matched_values() -> None:
     assert legend(figure) == ["one", "two", "largest null"]
     drawn = DRAWN["auroc_controls"]
     null = (
-        drawn.select(pl.max_horizontal(pl.col("auroc") - pl.col("above_null"), "within_class", "within_cluster"))
+        drawn.select(pl.col("auroc") - pl.min_horizontal("above_null", "above_within_class", "above_within_cluster"))
         .to_series()
         .to_list()
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
+import pytest
 from matplotlib.axes import Axes
 
 from detoklens.figures.theme import REFERENCE
@@ -47,6 +49,18 @@ def test_one_large_rank_leaves_the_others_apart() -> None:
             assert axis.get_scale() == "log"
             assert low < min(values(axes, across)) < max(values(axes, across)) < high
             assert len([tick for tick in axis.get_majorticklocs() if low <= tick <= high]) >= 2
+
+
+@pytest.mark.parametrize("largest", [1.01, 1.3, 2.4, 30.0, 4e4])
+@pytest.mark.parametrize("smallest", [0.1, 0.97, 3.3, 4600.0])
+def test_any_range_of_ranks_has_several_ticks(smallest: float, largest: float) -> None:
+    table = pl.DataFrame({"median_rank": np.geomspace(smallest, smallest * largest, len(TABLE))})
+    drawn = TABLE.with_columns(
+        table["median_rank"], median_rank_low=table["median_rank"], median_rank_high=table["median_rank"]
+    )
+    for axes in FIGURES["twins_pieces"].draw({"twins_by_condition": drawn}).axes:
+        low, high = axes.get_ylim()
+        assert 2 <= len([tick for tick in axes.get_yticks() if low <= tick <= high]) <= 12
 
 
 def test_words_of_more_pieces_stand_side_by_side() -> None:

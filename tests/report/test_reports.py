@@ -72,7 +72,9 @@ def test_the_commands_on_the_page_run_and_give_the_same_numbers(whole, tmp_path)
 def test_without_counts_and_text_the_page_says_so_and_the_rest_is_there(spelling, tmp_path, undrawn):
     page = sections(report(spelling, tmp_path / "out"))
     assert "Not answered (no corpus counts): " in page
-    assert "Not answered (no text to measure attention on): attention; contributions. Run <code>detoklens report" in page
+    assert (
+        "Not answered (no text to measure attention on): attention; contributions. Run <code>detoklens report" in page
+    )
     assert 'id="figure-position_alone"' in page
     assert 'id="figure-auroc"' not in page
     assert 'id="figure-partners"' in page

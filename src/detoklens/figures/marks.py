@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from detoklens.figures import theme
 from detoklens.figures.labels import short_number
@@ -109,15 +109,20 @@ def ratio_scale(axes: Axes, axis: Axis, values: Sequence[pl.Series]) -> None:
     (axes.set_xlim if is_wide else axes.set_ylim)(low, high)
     inches = (axes.bbox.width if is_wide else axes.bbox.height) / axes.figure.dpi
     decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))))
+    most = max(2, int(inches / (0.3 if is_wide else 0.15)))
     for digits in ((1, 2, 5), (1, 3), (1,)):
-        ticks = [
-            tick for tick in (digit * 10.0**decade for decade in decades for digit in digits) if low <= tick <= high
-        ]
-        if len(ticks) <= max(2, inches / (0.3 if is_wide else 0.15)):
+        ticks = _inside([digit * 10.0**decade for decade in decades for digit in digits], low, high)
+        if len(ticks) <= most:
             break
+    if len(ticks) < 3:  # a small range: the steps of a linear axis
+        ticks = _inside(MaxNLocator(min(most, 4), steps=[1, 2, 5, 10]).tick_values(low, high), low, high)
     axis.set_major_locator(FixedLocator(ticks))
     axis.set_major_formatter(FuncFormatter(short_number))
     axis.set_minor_locator(NullLocator())
+
+
+def _inside(places: Iterable[float], low: float, high: float) -> list[float]:
+    return [place for place in places if low <= place <= high]
 
 
 def logarithmic_y(axes: Axes, values: pl.Series) -> None:

@@ -32,7 +32,8 @@ CONTROLS = {
     "permuted_keys": ("null: keys permuted", theme.SERIES[2]),
     "frequency": ("frequency alone", theme.SERIES[3]),
 }
-WITHIN_GROUP = pl.max_horizontal("within_class", "within_cluster")
+WITHIN_GROUP = pl.col("auroc") - pl.min_horizontal("above_within_class", "above_within_cluster")
+"""Below the AUROC by the margin: the null itself is a mean over fewer query tokens and can't be compared with it."""
 MEASURES = {
     "seen": "mean AUROC over query tokens that have one",
     "all": "mean AUROC over all query tokens, undefined as 0",

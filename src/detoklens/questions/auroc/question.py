@@ -384,10 +384,9 @@ class Auroc(Joining):
             ("auroc_by_head",),
             "AUROC by head",
             "Mean AUROC of Tᵉᵉ over query tokens, with its 95 % interval over query tokens, for this vocabulary: the "
-            "paper's Figure 2D. "
-            "Hollow: its nulls (queries exchanged among all tokens, or within their class or cluster, whichever is "
-            "higher; keys permuted among equally frequent ones) and the AUROC of corpus frequency alone. With counts, "
-            "also among equally frequent keys. 0.5 is chance.",
+            "paper's Figure 2D. Hollow: its nulls (queries exchanged among all tokens; within their class or cluster, "
+            "whichever is closer, at the distance of its margin; keys permuted among equally frequent ones) and the "
+            "AUROC of corpus frequency alone. With counts, also among equally frequent keys. 0.5 is chance.",
             optional=("auroc_controls",),
         ),
         FigureSpec(
