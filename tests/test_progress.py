@@ -41,4 +41,4 @@ def test_short_work_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_terminal_nobody_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     with watching.shown_steps("turning pages") as watch:
-        assert watch is None
+        assert watch is watching.unwatched

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from detoklens.progress import Watcher, unwatched
+
 if TYPE_CHECKING:
-    from detoklens.progress import Watcher
     from detoklens.tables.parts import Parts
 
 LOG = logging.getLogger("detoklens")
@@ -92,11 +93,11 @@ class Runner:
 
     workers: int = 1
     parts: Parts | None = None
-    watch: Watcher | None = None
+    watch: Watcher = unwatched
     say: Callable[[str], None] = lambda _note: None
 
     def run(self, compute: Callable[[int], Arrays], blocks: int) -> Iterator[Arrays]:
-        """Yield compute(0), compute(1), …; finished blocks are kept at once and read back in the next run."""
+        """compute(0), compute(1), …; finished blocks are kept at once and read back in the next run."""
         finished = 0 if self.parts is None else sum(number in self.parts for number in range(blocks))
         if finished:
             LOG.warning("detoklens: continuing an interrupted run: %d of %d blocks are finished", finished, blocks)
@@ -109,11 +110,14 @@ class Runner:
                     self.parts.save(number, found)
             return found
 
-        watch = self.watch or (lambda _done, _total: None)
-        watch(0, blocks)
-        for done, arrays in enumerate(thread_map(kept_or_computed, range(blocks), self.workers), 1):
-            yield arrays
-            watch(done, blocks)
+        return self.map(kept_or_computed, range(blocks))
+
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        """`thread_map`, with progress."""
+        self.watch(0, len(items))
+        for done, result in enumerate(thread_map(function, items, self.workers), 1):
+            yield result
+            self.watch(done, len(items))
 
     def under(self, name: str) -> Runner:
         """A runner for another kind of blocks of the same question, with a separate folder of parts."""

@@ -10,18 +10,22 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 Watcher = Callable[[int, int], None]  # steps done, total steps
-Watching = Callable[[str], contextlib.AbstractContextManager[Watcher | None]]  # takes a title
+Watching = Callable[[str], contextlib.AbstractContextManager[Watcher]]  # takes a title
 
 PATIENCE = 1.0  # seconds before a bar appears
 OFTEN = 0.2  # seconds between two updates in a notebook
 BAR = 30  # characters
 
 
-def shown_steps(title: str) -> contextlib.AbstractContextManager[Watcher | None]:
-    """A watcher that draws a bar; None without a terminal or notebook."""
+def unwatched(_done: int, _total: int) -> None:
+    """Show nothing."""
+
+
+def shown_steps(title: str) -> contextlib.AbstractContextManager[Watcher]:
+    """A watcher that draws a bar in a terminal or notebook."""
     if in_notebook():
         return _in_notebook(title)
-    return _in_terminal(title) if sys.stderr.isatty() else contextlib.nullcontext()
+    return _in_terminal(title) if sys.stderr.isatty() else contextlib.nullcontext(unwatched)
 
 
 def in_notebook() -> bool:
@@ -90,9 +94,9 @@ class Step:
 
 @dataclass
 class Listener:
-    """Receives the progress of a report; `begin` may return a watcher for a progress bar."""
+    """Receives the progress of a report; `begin` returns a watcher for a progress bar."""
 
-    begin: Callable[[str], Watcher | None] = lambda _title: None
+    begin: Callable[[str], Watcher] = lambda _title: unwatched
     end: Callable[[Step], None] = lambda _step: None
     passed: list[Step] = field(default_factory=list)
     label: str = ""
@@ -103,7 +107,7 @@ class Listener:
         return replace(self, label=f"{label}: ")
 
     @contextlib.contextmanager
-    def step(self, title: str) -> Iterator[Watcher | None]:
+    def step(self, title: str) -> Iterator[Watcher]:
         """Time a step that is always run."""
         started = time.perf_counter()
         yield self.begin(self.label + title)

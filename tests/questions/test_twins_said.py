@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import detoklens as dl
-from detoklens.questions.layers.compute import compare_layers, layers_verdict, summarize_layers
+from detoklens.questions.base import Verdict
 from detoklens.questions.twins.compute import (
     CONTROLS,
     compare_twins,
@@ -212,9 +212,9 @@ def test_what_can_not_be_tested_has_no_verdict(frame, why):
     assert "? a untestable (null 2.00" in compare_twins({"a": frame})
     layers = frame.with_columns(layer=pl.lit(1))
     off = pl.DataFrame({"component": ["L0H1"], "head": [1], "after": [1], "matters": [None]}).cast({"matters": bool})
-    assert summarize_layers(layers, off) == f"Whether the model writes words can't be tested: {why}. BOS: <s>."
-    assert layers_verdict(layers, off).value == "untestable"
-    assert "? a untestable (null 2.00" in compare_layers({"a": (layers, off)})
+    assert said_of_layers(layers, off) == f"Whether the model writes words can't be tested: {why}. BOS: <s>."
+    assert judged_layers(layers, off).value == "untestable"
+    assert "? a untestable (null 2.00" in dl.Layers().summarize_comparison({"a": tables_of_layers(layers, off)})
 
 
 def test_layers_ask_more_of_the_lower_ends():
@@ -222,11 +222,23 @@ def test_layers_ask_more_of_the_lower_ends():
     close = table(**controls(2.0, 2.0, additive=1.23))
     off = pl.DataFrame({"component": ["L0H1"], "head": [1], "after": [0], "matters": [False]})
     assert twins_verdict(fewest_pieces(close)).value == "yes"
-    verdict = layers_verdict(close.with_columns(layer=pl.lit(0)), off)
+    verdict = judged_layers(close.with_columns(layer=pl.lit(0)), off)
     assert verdict.value == "no"
     assert "with a lower end above 1.2): additive 1.23 [1.18, 1.28]" in verdict.reason
     clear = table(**controls(2.0, 2.0, additive=1.3)).with_columns(layer=pl.lit(0))
-    assert layers_verdict(clear, off).value == "yes"
+    assert judged_layers(clear, off).value == "yes"
+
+
+def tables_of_layers(by_layer: pl.DataFrame, by_component: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    return {"twins_by_layer": by_layer, "twins_by_component": by_component}
+
+
+def said_of_layers(by_layer: pl.DataFrame, by_component: pl.DataFrame) -> str:
+    return dl.Layers().summarize(tables_of_layers(by_layer, by_component))
+
+
+def judged_layers(by_layer: pl.DataFrame, by_component: pl.DataFrame) -> Verdict:
+    return dl.Layers().verdict(tables_of_layers(by_layer, by_component))
 
 
 def layered(*additive: float) -> pl.DataFrame:
@@ -248,20 +260,20 @@ def ablated(after: int, *needed: str) -> pl.DataFrame:
 def test_layers_say_the_bound_and_the_layer_that_decides():
     many = ablated(1, "L0H1", "L0H2", "MLP0", "MLP1")
     ends = "times better than the sum of its pieces; the lower end must exceed 1.2."
-    assert summarize_layers(layered(1.1, 1.23), many) == (
+    assert said_of_layers(layered(1.1, 1.23), many) == (
         f"Layers 0–1 write no words: after layer 1 the word ranks 1.23 [1.18, 1.28] {ends} "
         "Needed to carry pieces: L0H1, L0H2 and 2 more. BOS: <s>."
     )
-    assert summarize_layers(layered(1.1, 1.5, 1.4), ablated(1, "L0H1")) == (
+    assert said_of_layers(layered(1.1, 1.5, 1.4), ablated(1, "L0H1")) == (
         f"The model writes words after layers 1 and 2: after layer 1 the word ranks 1.50 [1.45, 1.55] {ends} "
         "Needed: L0H1. BOS: <s>."
     )
-    said = summarize_layers(layered(1.1, 1.5), ablated(0, "L0H1"))
+    said = said_of_layers(layered(1.1, 1.5), ablated(0, "L0H1"))
     assert said == (
         f"The model writes words after layer 1: after layer 1 the word ranks 1.50 [1.45, 1.55] {ends} "
         "Ablations were measured after layer 0, which writes none. BOS: <s>."
     )
-    assert layers_verdict(layered(1.1, 1.5), ablated(0, "L0H1")).heads == ()
-    longest = summarize_layers(layered(1.1, 1.5, 1.0, 1.5), ablated(3, "L0H1", "L0H2", "MLP0", "MLP1"))
+    assert judged_layers(layered(1.1, 1.5), ablated(0, "L0H1")).heads == ()
+    longest = said_of_layers(layered(1.1, 1.5, 1.0, 1.5), ablated(3, "L0H1", "L0H2", "MLP0", "MLP1"))
     assert len(longest.split()) <= MOST_WORDS
-    assert len(summarize_layers(layered(1.1, 1.23), many).split()) <= MOST_WORDS
+    assert len(said_of_layers(layered(1.1, 1.23), many).split()) <= MOST_WORDS

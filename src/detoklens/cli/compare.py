@@ -68,8 +68,7 @@ def compare(options: Compare, corpus: Corpus, texts: Texts, seed: SeedOptions, w
             title = f"Answer for {len(checkpoints)} checkpoints on Ray"
             with listener.step(title) as watch, open_engine(work.engine, work.workers, work.ray_address) as engine:
                 for done, _ in enumerate(engine.run(ask_checkpoint, checkpoints), 1):
-                    if watch is not None:
-                        watch(done, len(checkpoints))
+                    watch(done, len(checkpoints))
         with open_engine(workers=work.workers if work.engine == "local" else None) as engine:
             page = make_comparison(studies, options.out, width, listener, engine)
     typer.echo(page)

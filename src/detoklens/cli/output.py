@@ -16,6 +16,7 @@ import polars as pl
 import typer
 
 from detoklens.errors import OutputError, one_line
+from detoklens.figures.spec import chosen_spec
 from detoklens.questions.answer import Answer, Comparison
 from detoklens.questions.parameters import Parameter
 from detoklens.tables.files import csv_bytes, parquet_bytes
@@ -85,7 +86,7 @@ def show_answer(answer: Answer, output: Output) -> None:
     if output.figure is not None:
         from detoklens.figures.save import save
 
-        spec = answer.spec(output.figure_name)
+        spec = chosen_spec([*answer.figures.values()], output.figure_name, answer.question.name())
         figure = answer.figure(spec.name, width=chosen_width(output.width))
         save(figure, output.figure, title=spec.title, description=spec.caption)
         say(f"drew {output.figure}")

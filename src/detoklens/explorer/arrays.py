@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Float16, UInt32
 
 from detoklens.corpus.counts import Counts
-from detoklens.progress import Watcher
+from detoklens.progress import Watcher, unwatched
 from detoklens.scores.factors import Side, for_each_head, key_side, project, query_side, rotated_by_offset
 from detoklens.scores.layer import Layer
 from detoklens.weights.scale import ScaleTable
@@ -104,7 +104,7 @@ def thin_covariance(scales: ScaleTable, length: int) -> ThinCovariance:
     return ThinCovariance(token, positions[:, :rank], error)
 
 
-def write_layer(layer: Layer, arrays: Arrays, text_limit: int, watch: Watcher | None = None) -> None:
+def write_layer(layer: Layer, arrays: Arrays, text_limit: int, watch: Watcher = unwatched) -> None:
     """Write all arrays of a layer."""
     scale = np.ones(layer.vocab_size, np.float32) if layer.weights.has_query_key_norms else layer.token_scale("mean")
     arrays.add("token_scale", scale)
@@ -131,7 +131,7 @@ def write_layer(layer: Layer, arrays: Arrays, text_limit: int, watch: Watcher | 
         arrays.add("position_covariance", thin.position)
 
 
-def _write_factors(layer: Layer, arrays: Arrays, scale: Float[np.ndarray, "token"], watch: Watcher | None) -> None:
+def _write_factors(layer: Layer, arrays: Arrays, scale: Float[np.ndarray, "token"], watch: Watcher) -> None:
     """Write the query and key factors of every head, and the mean query that centring subtracts."""
     sides = {"query": query_side(layer.weights, layer.folded), "key": key_side(layer.weights, layer.folded)}
     heads = [(name, side, head) for name, side in sides.items() for head in range(len(side.weight))]
@@ -141,8 +141,7 @@ def _write_factors(layer: Layer, arrays: Arrays, scale: Float[np.ndarray, "token
         arrays.add_half(f"{name}_{head}", factor)
         if name == "query":
             centres.append(np.einsum("td,t->d", factor, 1 / scale.astype(np.float64)) / len(factor))
-        if watch is not None:
-            watch(done, len(heads))
+        watch(done, len(heads))
     arrays.add("centre_query", np.stack(centres))
 
 

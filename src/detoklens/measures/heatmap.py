@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 
 from detoklens.errors import RangeError
 from detoklens.measures.ranking import HeadScores, pair_ranks
-from detoklens.progress import Watcher
+from detoklens.progress import Watcher, unwatched
 from detoklens.scores.affinity import Affinity
 
 
@@ -56,7 +56,7 @@ def identical_tokens(
     affinity: Affinity,
     ids: Int[np.ndarray, "query"],
     drawn: Float[np.ndarray, "head query key"],
-    watch: Watcher | None = None,
+    watch: Watcher = unwatched,
 ) -> dict[str, Float[np.ndarray, "head"]]:
     """The range of the sampled scores, and how the identical token ranks among them and among all keys."""
     diagonal = np.diagonal(drawn, axis1=1, axis2=2).astype(np.float64)

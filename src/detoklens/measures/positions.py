@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from detoklens.errors import RangeError
-from detoklens.progress import Watcher
+from detoklens.progress import Watcher, unwatched
 from detoklens.scores.factors import Mean, project
 from detoklens.scores.layer import Layer
 from detoklens.scores.softmax import seen_keys, softcapped, softmax
@@ -148,7 +148,7 @@ def summarise_scales(
     scales: ScaleTable,
     token_weights: Float[np.ndarray, "token"] | None = None,
     coverage: float = 0.95,
-    watch: Watcher | None = None,
+    watch: Watcher = unwatched,
 ) -> ScaleSummary:
     """σ at every position over the vocabulary, evenly or by weight; tokens of weight 0 are left out."""
     if not 0 < coverage < 1:
@@ -159,8 +159,7 @@ def summarise_scales(
     parts: list[ScaleSummary] = []
     for positions, block in scales.position_blocks():
         parts.append(_evenly(block, levels) if shares is None else _by_weight(block, shares, levels))
-        if watch is not None:
-            watch(positions.stop, len(scales.position_variance))
+        watch(positions.stop, len(scales.position_variance))
     names = [field.name for field in fields(ScaleSummary)]
     return ScaleSummary(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
@@ -327,26 +326,6 @@ class Curve:
     first_key: int = field(default=0, kw_only=True)
 
 
-@dataclass(frozen=True)
-class OffsetCurve:
-    """The position kernel, or its softmax from a query position, by increasing offset."""
-
-    quantity: str
-    query_position: int | None
-    first_offset: int
-    values: Float[np.ndarray, "head offset"]
-
-
-def offset_curves(layer: Layer, query_positions: Sequence[int], mean: Mean = "vocabulary") -> list[OffsetCurve]:
-    """The kernel of rotary or ALiBi positions, and its softmax from each query position."""
-    scores = OffsetScores.of(layer, max(query_positions) + 1 if layer.is_causal else trained_length(layer), mean)
-    found = [OffsetCurve("p", None, scores.first_offset, scores.kernel)]
-    for query in query_positions:
-        nearest = query - scores.seen(query).stop + 1
-        found.append(OffsetCurve("attention", query, nearest, scores.attention(query)[:, ::-1]))
-    return found
-
-
 Extremes = Literal["key", "query", "both"]
 
 
@@ -356,7 +335,7 @@ def position_curves(
     average: Average = "ratio-of-mean",
     token_weights: Float[np.ndarray, "token"] | None = None,
     coverage: float = 0.95,
-    watch: Watcher | None = None,
+    watch: Watcher = unwatched,
     n_keys: int | None = None,
     extremes: Extremes = "key",
 ) -> list[Curve]:

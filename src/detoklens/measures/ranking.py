@@ -23,7 +23,7 @@ from detoklens.corpus.counts import Counts
 from detoklens.kernels import product
 from detoklens.kernels.ranking import rank_rows
 from detoklens.parallel import Arrays, Runner
-from detoklens.progress import Watcher
+from detoklens.progress import Watcher, unwatched
 from detoklens.scores.affinity import Affinity
 
 FEW_QUERIES = 32
@@ -94,7 +94,7 @@ def pair_ranks(
     affinity: Affinity,
     queries: Int[np.ndarray, "pair"],
     keys: Int[np.ndarray, "choice pair"],
-    watch: Watcher | None = None,
+    watch: Watcher = unwatched,
 ) -> tuple[Int[np.ndarray, "choice head pair"], Float[np.ndarray, "choice head pair"]]:
     """The rank among all keys and the score of one or several keys per query, in each head."""
     shape = (len(keys), affinity.n_heads, len(queries))
@@ -108,8 +108,7 @@ def pair_ranks(
             for choice, chosen in enumerate(keys[:, block]):
                 rank_rows(rows, chosen, ranks[choice, head, block])
                 scores[choice, head, block] = rows[np.arange(len(chosen)), chosen]
-            if watch:
-                watch(head * len(queries) + min(begin + step, len(queries)), affinity.n_heads * len(queries))
+            watch(head * len(queries) + min(begin + step, len(queries)), affinity.n_heads * len(queries))
     return ranks, scores
 
 

@@ -62,7 +62,7 @@ from detoklens.measures.positions import (
     trained_range,
 )
 from detoklens.measures.variance import NEXT_POSITIONS, outliers
-from detoklens.progress import Watcher
+from detoklens.progress import Watcher, unwatched
 from detoklens.scores.factors import Mean, rotated_by_offset
 from detoklens.scores.layer import Layer
 
@@ -178,7 +178,7 @@ def position_shape(
     query_positions: Sequence[int],
     average: Average = "ratio-of-mean",
     token_weights: Float[np.ndarray, "token"] | None = None,
-    watch: Watcher | None = None,
+    watch: Watcher = unwatched,
     mean: Mean = "vocabulary",
     n_keys: int | None = None,
     seed: int = 0,

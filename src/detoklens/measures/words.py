@@ -22,7 +22,7 @@ from jaxtyping import Float, Int
 from detoklens.errors import DetokLensError, TokenError
 from detoklens.measures.chance import Interval, medians, over_words
 from detoklens.measures.ranking import pair_ranks
-from detoklens.progress import Watcher
+from detoklens.progress import Watcher, unwatched
 from detoklens.scores.affinity import Affinity
 from detoklens.scores.layer import Layer
 from detoklens.tokens import Vocabulary
@@ -188,7 +188,7 @@ class PieceRanks:
 
 
 def piece_ranks(
-    affinity: Affinity, pairs: WordPairs, classes: Sequence[Int[np.ndarray, "pair"]], watch: Watcher | None = None
+    affinity: Affinity, pairs: WordPairs, classes: Sequence[Int[np.ndarray, "pair"]], watch: Watcher = unwatched
 ) -> PieceRanks:
     """The rank of each preceding piece in each head, and of other words' pieces as nulls; see `exchange_within`."""
     drawn = [exchange_within(pairs.keys, classes, seed) for seed in range(NULLS)]

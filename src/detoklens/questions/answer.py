@@ -175,7 +175,7 @@ class Answer:
         >>> answer = dl.study("demo").ask(dl.Positions(heads=[1]))
         >>> answer.figure("position_attention", width="column").savefig("figure.pdf")
         """
-        spec = self.spec(name)
+        spec = chosen_spec([*self.figures.values()], name, self.question.name())
         options = dict(more)
         if heads is not None:
             options["heads"] = [heads] if isinstance(heads, int) else list(heads)
@@ -226,21 +226,6 @@ class Answer:
     def drawn_from(self) -> Mapping[str, Any]:
         """The tables that figures are drawn from."""
         return self.tables
-
-    def spec(self, name: str | None) -> FigureSpec:
-        """Look up a figure.
-
-        Parameters
-        ----------
-        name
-            One of `figures`; None for the first.
-
-        Returns
-        -------
-        FigureSpec
-            Its title, caption and tables.
-        """
-        return chosen_spec(list(self.figures.values()), name, self.question.name())
 
     def write(self, folder: str | Path) -> list[Path]:
         """Write the tables to a folder, as parquet with provenance and as CSV; all of them or none.

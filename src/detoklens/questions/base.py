@@ -14,7 +14,7 @@ import polars as pl
 
 from detoklens.figures.spec import FigureSpec
 from detoklens.parallel import Runner
-from detoklens.questions.parameters import check_settings, settings_of, to_cli_args, values_of
+from detoklens.questions.parameters import Checked, settings_of, to_cli_args, values_of
 from detoklens.tables.schema import Schema
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class ReportEntry:
 
 
 @dataclass(frozen=True, repr=False)
-class Question:
+class Question(Checked):
     """A question that a study can answer: `ask` computes the tables, `summarize` says the answer in one sentence."""
 
     progress_label: ClassVar[str] = "computing"
@@ -114,6 +114,8 @@ class Question:
     """Tables named after their rows, for `--by`."""
     display_columns: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Columns of a table to display first."""
+    counted: ClassVar[bool] = True
+    """Whether counts determine more than a mean weighted by frequency."""
     parallel: ClassVar[bool] = False
     """Whether it computes on several threads and takes --workers."""
     caveat: ClassVar[str] = ""
@@ -127,9 +129,6 @@ class Question:
         """Tell its figures where their functions are."""
         for kind in {"figures", "compared_figures"} & vars(cls).keys():
             setattr(cls, kind, tuple(replace(spec, module=cls.__module__) for spec in getattr(cls, kind)))
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
     def __repr__(self) -> str:
         """The class and the parameters that differ from their defaults."""
@@ -159,7 +158,8 @@ class Question:
 
     def depends_on(self, need: Need) -> bool:
         """Whether its numbers depend on this input with these parameters."""
-        return self.takes(need)
+        by_frequency = "frequency" in (getattr(self, "mean", None), getattr(self, "weights", None))
+        return self.takes(need) and (need != "counts" or self.counted or by_frequency)
 
     @property
     def begins_with_bos(self) -> bool | None:

@@ -18,7 +18,6 @@ from detoklens.questions.base import Question, ReportEntry
 from detoklens.questions.parameters import Parameter, settings_of
 
 if TYPE_CHECKING:
-    from detoklens.questions.base import Need
     from detoklens.questions.study import Study
     from detoklens.scores.affinity import Affinity
     from detoklens.scores.factors import Mean
@@ -50,11 +49,7 @@ class SplitTerms(Question):
     uses = frozenset({"counts"})
     of_families: ClassVar[frozenset[str]] = frozenset({"mean", "length"})
     """The options that apply to some families only."""
-    counted: ClassVar[bool] = False
-    """Whether counts determine more than a frequency-weighted mean."""
-
-    def depends_on(self, need: Need) -> bool:
-        return super().depends_on(need) and (need != "counts" or self.counted or self.mean == "frequency")
+    counted = False
 
     def settings(self, study: Study) -> dict[str, Any]:
         """Without the options that don't apply to this family."""

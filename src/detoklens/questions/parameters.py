@@ -145,6 +145,13 @@ def check_settings(owner: Any) -> None:
         object.__setattr__(owner, name, found)
 
 
+class Checked:
+    """Checks the parameters of a dataclass when it is made."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
 def _converted(kind: Any, value: Any) -> Any:
     """The value as the first type that fits, a single value as a sequence of one; TypeError if none fits."""
     choices = choices_of(kind)

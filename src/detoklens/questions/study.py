@@ -23,7 +23,7 @@ from detoklens.progress import Watching, shown_steps
 from detoklens.questions.answer import Answer, Comparison, Store, side_by_side
 from detoklens.questions.base import Question
 from detoklens.questions.catalogue import QUESTIONS
-from detoklens.questions.parameters import Parameter, check_settings, settings_of, to_cli_args
+from detoklens.questions.parameters import Checked, Parameter, settings_of, to_cli_args
 from detoklens.questions.texts import Texts, find_beginning, read_documents, texts_or_files
 from detoklens.scores.layer import Layer
 from detoklens.tables.files import Provenance
@@ -38,13 +38,10 @@ KEPT = 16  # answers that a study caches: a question may ask others
 
 
 @dataclass(frozen=True)
-class Work:
+class Work(Checked):
     """The number of threads."""
 
     workers: Annotated[int | None, Parameter("Number of threads. Default: one per core.", least=1)] = None
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
 
 class Study:

@@ -16,7 +16,7 @@ from detoklens.corpus.encoding import TokenizersEncoder
 from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.errors import CorpusError, RangeError, TokenError
 from detoklens.progress import shown_steps
-from detoklens.questions.parameters import Parameter, check_settings
+from detoklens.questions.parameters import Checked, Parameter
 from detoklens.scores.softmax import id_lists
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ SkipBad = Annotated[bool, Parameter("Skip records that are broken or lack the fi
 
 
 @dataclass(frozen=True)
-class Texts:
+class Texts(Checked):
     """Which documents a question runs on, and how they are truncated."""
 
     text: Annotated[
@@ -59,9 +59,6 @@ class Texts:
     skip_bad: SkipBad = False
     given: tuple[str | np.ndarray, ...] = field(default=(), kw_only=True)
     """Texts instead of files, or their token ids."""
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
     def in_a_file(self) -> Texts:
         """The same with given texts replaced by a file, one text per line, for the command line."""
@@ -103,7 +100,7 @@ def read_documents(layer: Layer, texts: Texts, seed: int, say: Callable[[str], N
 
             def counted() -> Iterator[str]:
                 for number, text in enumerate(found, 1):
-                    if watch is not None and number % UPDATE_EVERY == 0:
+                    if number % UPDATE_EVERY == 0:
                         watch(number, number + UPDATE_EVERY)  # the total is not known in advance
                     yield text
 

@@ -19,7 +19,7 @@ import polars as pl
 
 from detoklens.engines import Engine
 from detoklens.figures.spec import FigureSpec
-from detoklens.progress import Watcher
+from detoklens.progress import Watcher, unwatched
 from detoklens.questions.answer import labelled
 from detoklens.report.page import Picture
 from detoklens.version import __version__
@@ -102,7 +102,7 @@ def draw_all(
     folder: Path,
     width: str | float,
     engine: Engine | None = None,
-    watch: Watcher | None = None,
+    watch: Watcher = unwatched,
 ) -> dict[str, Picture]:
     """The figures for the page by name, without empty ones; those that the folder lacks are drawn into it."""
     from detoklens.figures.save import for_page
@@ -120,8 +120,7 @@ def draw_all(
     draw = partial(_draw_named, partial(draw_files, width=width, formats=FORMATS))
     results = map(draw, missing) if engine is None else engine.run(draw, missing)
     for done in range(len(missing)):
-        if watch is not None:
-            watch(done, len(missing))
+        watch(done, len(missing))
         name, drawn_files = next(results)
         files[name] = drawn_files
         for ending, content in files[name].items():

@@ -25,7 +25,7 @@ from jaxtyping import Float, Int
 
 from detoklens.measures.positions import trained_length
 from detoklens.parallel import Runner, thread_map
-from detoklens.scores.factors import Side, key_side, query_side, rotated_by_offset
+from detoklens.scores.factors import Side, rotated_by_offset
 from detoklens.scores.layer import Layer
 from detoklens.scores.softmax import seen_keys
 from detoklens.scores.terms import kernel
@@ -85,7 +85,7 @@ def anatomies(
     """The anatomy of some heads; `query_position` is None unless positions are learned."""
     offsets = visible_offsets(layer, n_offsets, query_position)
     sees_previous = 1 in visible_offsets(layer, 2, query_position)
-    sides = query_side(layer.weights, layer.folded), key_side(layer.weights, layer.folded)
+    query_side, key_side = layer.sides
     vocabulary = (
         _Everywhere(layer, token_shares, offsets, sees_previous)
         if query_position is None
@@ -93,22 +93,17 @@ def anatomies(
     )
     per_key = layer.weights.heads_per_key
     key_heads = sorted({head // per_key for head in heads})
-    found_keys = thread_map(lambda head: vocabulary.keys(sides[1], head), key_heads, runner.workers)
+    found_keys = thread_map(lambda head: vocabulary.keys(key_side, head), key_heads, runner.workers)
     keys = dict(zip(key_heads, found_keys, strict=True))
     slopes = kernel(layer.weights, layer.common_part(None), offsets) if layer.positions == "alibi" else None
     n_pairs = 0 if layer.weights.rotary_frequencies is None else len(layer.weights.rotary_frequencies)
 
     def anatomy(head: int) -> HeadAnatomy:
-        mean, covariance = _moments(vocabulary.queries(sides[0], head), token_shares)
+        mean, covariance = _moments(vocabulary.queries(query_side, head), token_shares)
         added = np.zeros(len(offsets)) if slopes is None else slopes[head].astype(np.float64)
         return _anatomy(mean, covariance, keys[head // per_key], added, layer.attention_scale, n_pairs)
 
-    found = []
-    for each in thread_map(anatomy, heads, runner.workers):
-        found.append(each)
-        if runner.watch is not None:
-            runner.watch(len(found), len(heads))
-    return found
+    return list(runner.map(anatomy, heads))
 
 
 def _anatomy(

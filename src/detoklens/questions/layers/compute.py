@@ -1,4 +1,4 @@
-"""Tables, measurements, verdict and summary of `Layers`."""
+"""Tables and measurements of `Layers`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from detoklens.measures.twins import (
 from detoklens.model.checks import Component, components
 from detoklens.model.vector_cache import batches
 from detoklens.parallel import Arrays, Runner
-from detoklens.questions.base import Verdict
 from detoklens.questions.twins.compute import (
     BOS,
     CLEARLY,
@@ -30,16 +29,10 @@ from detoklens.questions.twins.compute import (
     RANK_MEASURES,
     Conditions,
     Words,
-    bos_clause,
-    brief,
     is_needed,
-    needed_clause,
-    strongest_control,
-    verdict_of,
     with_interval,
 )
 from detoklens.tables.schema import Column, Schema
-from detoklens.wording import listed, listed_some
 
 if TYPE_CHECKING:
     from detoklens.model.first_blocks import FirstBlocks
@@ -179,63 +172,6 @@ def conditions_by_layer(by_layer: pl.DataFrame) -> dict[int, Conditions]:
         layer: Conditions({row["condition"]: row for row in rows if row["layer"] == layer}, lower_end=CLEARLY)
         for layer in layers
     }
-
-
-def layers_verdict(by_layer: pl.DataFrame, by_component: pl.DataFrame) -> Verdict:
-    """Whether words are written after some layer, by `deciding_layer`."""
-    found, after = conditions_by_layer(by_layer), int(by_component["after"][0])
-    writing = [layer for layer, each in found.items() if each.writes]
-    decides = deciding_layer(writing, after)
-    heads = tuple(by_component.filter(pl.col("matters") & pl.col("head").is_not_null())["component"])
-    verdict = verdict_of(found[decides], heads if decides == after else ())
-    return Verdict(verdict.value, f"after layer {decides}: {verdict.reason}", verdict.heads)
-
-
-def summarize_layers(by_layer: pl.DataFrame, by_component: pl.DataFrame) -> str:
-    """After which layers words are written, by which control, and which heads and MLPs are needed."""
-    found, after = conditions_by_layer(by_layer), int(by_component["after"][0])
-    ablated, writing = found[after], [layer for layer, each in found.items() if each.writes]
-    bos = bos_clause(ablated)
-    if not ablated.is_testable:
-        return f"Whether the model writes words can't be tested: {verdict_of(ablated, ()).reason}. {bos}"
-    decides = deciding_layer(writing, after)
-    none = f"Layers 0–{max(found)} write no words" if len(found) > 1 else "Layer 0 writes no words"
-    claim = f"The model writes words after {_named(writing)}" if writing else none
-    evidence = f"{claim}: after layer {decides} {strongest_control(found[decides])}."
-    if decides != after:
-        return f"{evidence} Ablations were measured after layer {after}, which writes none. {bos}"
-    if not ablated.carries:
-        return f"{evidence} {bos}"
-    needed = by_component.filter("matters")["component"].to_list()
-    return f"{evidence} {needed_clause(ablated, needed, 'head or MLP')}. {bos}"
-
-
-def deciding_layer(writing: Sequence[int], after: int) -> int:
-    """The layer after which components were ablated, unless it writes no words and another one does."""
-    return after if after in writing or not writing else writing[0]
-
-
-def _named(layers: list[int]) -> str:
-    """`layer 2`, `layers 2 to 5`, `layers 2, 4 and 5`."""
-    if len(layers) == 1:
-        return f"layer {layers[0]}"
-    if len(layers) > 2 and layers == list(range(layers[0], layers[-1] + 1)):
-        return f"layers {layers[0]} to {layers[-1]}"
-    return f"layers {listed(list(map(str, layers)))}"
-
-
-def compare_layers(tables: dict[str, tuple[pl.DataFrame, pl.DataFrame]]) -> str:
-    """After which layers each model writes words, and what it needs."""
-    models = []
-    for label, (by_layer, by_component) in tables.items():
-        found = conditions_by_layer(by_layer)
-        writing = [layer for layer, each in found.items() if each.writes]
-        testable = any(each.is_testable for each in found.values())
-        where = f"after {_named(writing)}" if writing else "after none" if testable else "untestable"
-        needed = by_component.filter("matters")["component"].to_list()
-        best = brief(found[int(by_component["after"][0])], [listed_some(needed, 3)] if needed else [])
-        models.append(f"{label} {where} ({best})")
-    return f"After which layers does the model write words, by the twin's rank? {'; '.join(models)}."
 
 
 def best_layer(ranks: np.ndarray) -> int:

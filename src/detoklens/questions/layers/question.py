@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
+import polars as pl
+
 from detoklens.errors import RangeError
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.words import fingerprint_of, given_words
@@ -19,23 +21,27 @@ from detoklens.questions.layers.compute import (
     best_layer,
     by_component,
     by_layer,
-    compare_layers,
     conditions_by_layer,
-    layers_verdict,
-    summarize_layers,
 )
 from detoklens.questions.parameters import Parameter
 from detoklens.questions.study import Study
 from detoklens.questions.twins.compute import (
     Bos,
+    Conditions,
     Triples,
     TwinWords,
     beginning_of,
+    bos_clause,
     bos_name,
+    brief,
     candidate_tokens,
+    needed_clause,
+    strongest_control,
     twin_words,
+    verdict_of,
 )
 from detoklens.weights.blocks import block_notes, real_model
+from detoklens.wording import listed, listed_some
 
 USUAL_DEPTH = 8
 PIECES = 2
@@ -165,17 +171,67 @@ class Layers(Question):
 
     def verdict(self, tables: Frames) -> Verdict:
         """Whether the model writes words after some layer, and the heads it needs."""
-        return layers_verdict(tables["twins_by_layer"], tables["twins_by_component"])
+        found, writing, after = _conditions(tables)
+        decides = _deciding(writing, after)
+        by_component = tables["twins_by_component"]
+        heads = tuple(by_component.filter(pl.col("matters") & pl.col("head").is_not_null())["component"])
+        verdict = verdict_of(found[decides], heads if decides == after else ())
+        return Verdict(verdict.value, f"after layer {decides}: {verdict.reason}", verdict.heads)
 
     def summarize(self, tables: Frames) -> str:
-        return summarize_layers(tables["twins_by_layer"], tables["twins_by_component"])
+        """After which layers words are written, by which control, and which heads and MLPs are needed."""
+        found, writing, after = _conditions(tables)
+        ablated = found[after]
+        bos = bos_clause(ablated)
+        if not ablated.is_testable:
+            return f"Whether the model writes words can't be tested: {verdict_of(ablated, ()).reason}. {bos}"
+        decides = _deciding(writing, after)
+        none = f"Layers 0–{max(found)} write no words" if len(found) > 1 else "Layer 0 writes no words"
+        claim = f"The model writes words after {_named(writing)}" if writing else none
+        evidence = f"{claim}: after layer {decides} {strongest_control(found[decides])}."
+        if decides != after:
+            return f"{evidence} Ablations were measured after layer {after}, which writes none. {bos}"
+        if not ablated.carries:
+            return f"{evidence} {bos}"
+        return f"{evidence} {needed_clause(ablated, _needed(tables), 'head or MLP')}. {bos}"
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
-        return compare_layers(
-            {label: (tables["twins_by_layer"], tables["twins_by_component"]) for label, tables in by_label.items()}
-        )
+        """After which layers each model writes words, and what it needs."""
+        models = []
+        for label, tables in by_label.items():
+            found, writing, after = _conditions(tables)
+            testable = any(each.is_testable for each in found.values())
+            where = f"after {_named(writing)}" if writing else "after none" if testable else "untestable"
+            needed = _needed(tables)
+            models.append(f"{label} {where} ({brief(found[after], [listed_some(needed, 3)] if needed else [])})")
+        return f"After which layers does the model write words, by the twin's rank? {'; '.join(models)}."
 
     def views(self, tables: Frames) -> Sequence[View]:
         """Every layer, and the most needed heads and MLPs."""
         most = tables["twins_by_component"].drop("layer", "head", "after").head(SHOWN)
         return [self.view(tables, "twins_by_layer"), self.view({"twins_by_component": most}, "twins_by_component")]
+
+
+def _conditions(tables: Frames) -> tuple[dict[int, Conditions], list[int], int]:
+    """The conditions after every layer, the layers that write words, and the layer after which parts were ablated."""
+    found = conditions_by_layer(tables["twins_by_layer"])
+    writing = [layer for layer, each in found.items() if each.writes]
+    return found, writing, int(tables["twins_by_component"]["after"][0])
+
+
+def _deciding(writing: Sequence[int], after: int) -> int:
+    """The layer after which components were ablated, unless it writes no words and another one does."""
+    return after if after in writing or not writing else writing[0]
+
+
+def _needed(tables: Frames) -> list[str]:
+    return tables["twins_by_component"].filter("matters")["component"].to_list()
+
+
+def _named(layers: list[int]) -> str:
+    """`layer 2`, `layers 2 to 5`, `layers 2, 4 and 5`."""
+    if len(layers) == 1:
+        return f"layer {layers[0]}"
+    if len(layers) > 2 and layers == list(range(layers[0], layers[-1] + 1)):
+        return f"layers {layers[0]} to {layers[-1]}"
+    return f"layers {listed(list(map(str, layers)))}"

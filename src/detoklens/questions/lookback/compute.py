@@ -28,7 +28,7 @@ from detoklens.corpus.counts import Bigrams
 from detoklens.measures.chance import Interval, interval, resampled
 from detoklens.measures.documents import DocumentFactors, DocumentTerms, Rules, TokenIds, in_blocks
 from detoklens.measures.frequency import spearman
-from detoklens.parallel import Arrays, Runner, thread_map
+from detoklens.parallel import Arrays, Runner
 from detoklens.scores.factors import Common, Factor, Mean, Side, rotated_by_offset
 from detoklens.scores.layer import Layer
 from detoklens.scores.softmax import softcapped, softmax
@@ -233,10 +233,8 @@ def lifts_of(
         return sums
 
     found: dict[int, _HeadSums] = {}
-    for sums in thread_map(of_key_head, sorted({head // per_key for head in heads}), runner.workers):
+    for sums in runner.map(of_key_head, sorted({head // per_key for head in heads})):
         found |= sums
-        if runner.watch is not None:
-            runner.watch(len(found), len(heads))
     finished = [found[head].finished() for head in heads]
     return Lifts(terms, **{name: np.stack([each[name] for each in finished]) for name in finished[0]})
 

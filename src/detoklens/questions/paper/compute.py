@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -19,22 +19,20 @@ from detoklens.errors import CorpusError, MissingError, RangeError, TokenError
 from detoklens.measures.frequency import spearman
 from detoklens.measures.heatmap import draw_tokens, drawn_scores, identical_tokens
 from detoklens.measures.ranking import pair_ranks
+from detoklens.questions.answer import Answer
 from detoklens.questions.attention.question import Attention
 from detoklens.questions.auroc.question import Auroc
+from detoklens.questions.base import Question
 from detoklens.questions.contributions.question import Contributions
 from detoklens.questions.frequency.question import Frequency
 from detoklens.questions.positions.question import Positions
 from detoklens.questions.shape.question import Shape
+from detoklens.questions.study import Study
 from detoklens.questions.variance.question import Variance
 from detoklens.scores.layer import Layer
 from detoklens.scores.softmax import softmax
 from detoklens.tables.schema import HEAD, JOINED, KEY_TOKEN, QUERY_TOKEN, RANK, SCORE, Column, Schema
 from detoklens.wording import head_name, listed_some, term_symbol
-
-if TYPE_CHECKING:
-    from detoklens.questions.answer import Answer
-    from detoklens.questions.base import Question
-    from detoklens.questions.study import Study
 
 Outcome = Literal["agrees", "differs", "not applicable"]
 NEARLY_EVERY, MOST = 0.8, 0.5

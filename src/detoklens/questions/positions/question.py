@@ -12,17 +12,20 @@ import polars as pl
 from detoklens.errors import MissingError, RangeError
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.positions import (
+    OffsetScores,
     chosen_queries,
-    offset_curves,
     position_curves,
+    trained_length,
     trained_range,
 )
 from detoklens.parallel import Runner
-from detoklens.questions.base import ByLabel, Frames, Need, Question, ReportEntry, View
+from detoklens.questions.base import ByLabel, Frames, Question, ReportEntry, View
 from detoklens.questions.options import SplitTerms
 from detoklens.questions.parameters import Heads, Parameter, QueryPositions
 from detoklens.questions.study import Study
 from detoklens.questions.texts import check_reachable
+from detoklens.scores.factors import Mean
+from detoklens.scores.layer import Layer
 from detoklens.tables.rendering import sparkline
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, percent
@@ -77,9 +80,7 @@ class OverVocabulary(Question):
 
     progress_label = "computing σ"
     uses = frozenset({"counts"})
-
-    def depends_on(self, need: Need) -> bool:
-        return super().depends_on(need) and (need != "counts" or self.weights == "frequency")
+    counted = False
 
     def say_what_was_trained(self, study: Study, runner: Runner) -> None:
         """Note if only the first positions are trained; defaults stay within them."""
@@ -117,9 +118,6 @@ class OfPositions(OverVocabulary, SplitTerms):
         queries = chosen_queries(study.layer, self.query_positions, self.length)
         check_reachable(queries, self.length)
         return queries
-
-    def depends_on(self, need: Need) -> bool:
-        return "frequency" in (self.weights, self.mean) if need == "counts" else super().depends_on(need)
 
     def settings(self, study: Study) -> dict[str, Any]:
         """Omit the mean over σ for rotary and ALiBi positions."""
@@ -282,13 +280,7 @@ class Positions(OfPositions):
     def ask(self, study: Study, runner: Runner) -> Frames:
         asked = pl.col("head").is_in(study.heads(self.heads))
         if study.layer.positions != "learned":
-            by_offset = pl.concat(
-                POSITIONS_BY_OFFSET.grid(
-                    {"head": range(len(curve.values)), "offset": np.arange(curve.values.shape[1]) + curve.first_offset},
-                    {"value": curve.values, "quantity": curve.quantity, "query_position": curve.query_position},
-                )
-                for curve in offset_curves(study.layer, self.queries(study), self.split_off(study))
-            )
+            by_offset = _by_offset(study.layer, self.queries(study), self.split_off(study))
             return {"positions_by_offset": by_offset.filter(asked)}
         self.say_what_was_trained(study, runner)
         curves = position_curves(
@@ -336,6 +328,22 @@ class Positions(OfPositions):
             return [View(POSITIONS.question, _curve_lines(shown, "mean", "key_position", "key"))]
         by_offset = tables["positions_by_offset"]
         return [View(POSITIONS_BY_OFFSET.question, _curve_lines(by_offset, "value", "offset", "offset"))]
+
+
+def _by_offset(layer: Layer, queries: Sequence[int], mean: Mean) -> pl.DataFrame:
+    """The kernel of rotary or ALiBi positions, and its softmax from each query position."""
+    scores = OffsetScores.of(layer, max(queries) + 1 if layer.is_causal else trained_length(layer), mean)
+    curves: list[tuple[str, int | None, int, np.ndarray]] = [("p", None, scores.first_offset, scores.kernel)]
+    for query in queries:
+        nearest = query - scores.seen(query).stop + 1
+        curves.append(("attention", query, nearest, scores.attention(query)[:, ::-1]))
+    return pl.concat(
+        POSITIONS_BY_OFFSET.grid(
+            {"head": range(len(values)), "offset": range(first, first + values.shape[1])},
+            {"quantity": quantity, "query_position": query, "value": values},
+        )
+        for quantity, query, first, values in curves
+    )
 
 
 def _peaks(tables: Frames) -> tuple[pl.DataFrame, int]:

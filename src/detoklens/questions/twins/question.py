@@ -265,8 +265,7 @@ def rank_twins(
         for number, name, compute in steps:
             found[place, number][name] = candidates.ranks(compute(place), twins[number], threads)
             done += 1
-            if runner.watch is not None:
-                runner.watch(done, len(world.places) * len(steps))
+            runner.watch(done, len(world.places) * len(steps))
 
     for order, place in enumerate(world.places):
         rank_at(place, order * len(steps))
