@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -122,8 +122,7 @@ class OffsetScores(KeyScores):
 Average = Literal["ratio-of-mean", "mean-of-ratio"]
 
 
-@dataclass(frozen=True)
-class ScaleSummary:
+class ScaleSummary(NamedTuple):
     """σ at each position over the vocabulary.
 
     `low` to `high` contains at least `coverage` of the tokens. `pair_low` to `pair_high` is wider: it contains the
@@ -160,8 +159,7 @@ def summarise_scales(
     for positions, block in scales.position_blocks():
         parts.append(_evenly(block, levels) if shares is None else _by_weight(block, shares, levels))
         watch(positions.stop, len(scales.position_variance))
-    names = [field.name for field in fields(ScaleSummary)]
-    return ScaleSummary(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+    return ScaleSummary(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def _shares(weights: Float[np.ndarray, "token"], vocab_size: int) -> Float[np.ndarray, "token"]:
@@ -209,8 +207,7 @@ MOST = 0.5
 RANGE_NAMES = ("initializer_range", "init_std")  # GPT-2's and Whisper's config keys
 
 
-@dataclass(frozen=True)
-class TrainedRange:
+class TrainedRange(NamedTuple):
     """The number of trained rows, from the first, and how they differ from the rest; NaN without a rest."""
 
     positions: int

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import polars as pl
 
 from detoklens.parallel import Runner
 from detoklens.questions.base import ByLabel, Frames, Question, View
-from detoklens.questions.paper.compute import CLAIMS, PAPER_CLAIMS, PAPER_RANKS, judged, paper_ranks
+from detoklens.questions.paper.compute import CLAIMS, PAPER_CLAIMS, PAPER_RANKS, Outcome, judged, paper_ranks
 from detoklens.questions.study import Study
 from detoklens.wording import listed, plural
 
@@ -47,7 +47,7 @@ class Paper(Question):
         return {"paper_claims": judged(study)} | ({} if ranks is None else {"paper_ranks": ranks})
 
     def summarize(self, tables: Frames) -> str:
-        number = {verdict: int((tables["paper_claims"]["verdict"] == verdict).sum()) for verdict in OUTCOMES}
+        number = {verdict: int((tables["paper_claims"]["verdict"] == verdict).sum()) for verdict in get_args(Outcome)}
         papers = sum(claim.source == "paper" for claim in CLAIMS)
         judged = number["agrees"] + number["differs"]
         return (
@@ -89,6 +89,3 @@ class Paper(Question):
         shown = tables["paper_claims"].select("where", "claim", "paper", "found", "verdict", "why", "source")
         ranks = [self.view(tables, "paper_ranks")] if "paper_ranks" in tables else []
         return [View(PAPER_CLAIMS.question, shown), *ranks]
-
-
-OUTCOMES = ("agrees", "differs", "not applicable")

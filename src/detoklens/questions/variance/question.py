@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -160,7 +160,7 @@ class Variance(OverVocabulary):
             "position_variance": _position_variance(layer, summary, trained.trained),
             "switch": SWITCH.grid({"head": heads}, switch(scores) | values),
             "undertrained": UNDERTRAINED.grid({"head": heads}, departs | {"undertrained": odd}),
-            "trained_range": TRAINED_RANGE.of_rows([astuple(trained)]),
+            "trained_range": TRAINED_RANGE.of_rows([trained]),
             "last_queries": pl.concat(
                 LAST_QUERIES.grid(
                     {"head": heads, "key_position": range(row.shape[1])},
