@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import entrypoints
 from numba.core.caching import FunctionCache
+from numba.core.runtime import rtsys
 
 from detoklens.parallel import WORKER_VARIABLE
 from detoklens.writing import scratch_folder
@@ -33,16 +33,14 @@ class LoopCache(FunctionCache):  # type: ignore[misc]
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The cached loop; None if it has to be compiled, which is announced on a terminal.
 
-        numba's extensions stay unloaded: importing awkward takes longer than most questions on the demo, and no loop
-        here uses it. They are loaded as usual when a function of someone else is compiled.
+        A loop that is compiled already needs neither numba's compiler, which takes a fifth of a second to load, nor its
+        extensions: importing awkward takes longer than most questions on the demo.
         """
-        initialized, entrypoints._already_initialized = entrypoints._already_initialized, True
+        rtsys.initialize(target_context)  # arrays
         try:
-            loop = super().load_overload(sig, target_context)
+            loop = self._load_overload(sig, target_context)
         except OSError:
             loop = None
-        finally:
-            entrypoints._already_initialized = initialized
         if loop is None and sys.stderr.isatty():
             _warn_once("compiling the loops of this command, once; it starts at once from then on", by_worker=True)
         return loop
@@ -60,7 +58,7 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """numba.njit that releases the GIL and caches what it compiles."""
 
     def compile_loop(function: Callable[..., Any]) -> Any:
-        loop = numba.njit(nogil=True, **options)(function)
+        loop = numba.njit(nogil=True, no_cfunc_wrapper=True, **options)(function)
         loop._compilation_chain_init_hook = lambda: None  # loads numba's extensions
         if (cache_of_loop := _cache_of(function)) is not None:
             loop._cache = cache_of_loop
