@@ -12,6 +12,7 @@ a′ are the capped ones, and t is their difference.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ COEFFICIENTS = tuple(
 
 
 def exp2(exponent: float) -> float:
-    """2^exponent for exponents up to 0, in compiled code only."""
+    """2^exponent for exponents up to 127, in compiled code only."""
     raise NotImplementedError("exp2 is for compiled loops")
 
 
@@ -46,70 +47,73 @@ def _double(exponent: Any) -> Any:
 
 def _single(exponent: Any) -> Any:
     c6, c5, c4, c3, c2, c1, c0 = COEFFICIENTS
-    bounded = max(exponent, LOWEST)
-    whole = np.int32(bounded - np.float32(0.5))
-    rest = bounded - np.float32(whole)
-    series = ((((((c6 * rest + c5) * rest + c4) * rest + c3) * rest) + c2) * rest + c1) * rest + c0
-    power = np.int32((whole + np.int32(127)) << np.int32(23))
-    return series * power.view(np.float32)
+    bounded = larger(exponent, LOWEST)
+    whole = nearest(bounded)
+    rest = bounded - whole
+    series = (((((c6 * rest + c5) * rest + c4) * rest + c3) * rest + c2) * rest + c1) * rest + c0
+    bits = np.float32(series).view(np.int32) + (np.int32(whole) << np.int32(23))
+    return np.int32(bits).view(np.float32)
+
+
+def _llvm(name: str) -> Callable[..., Any]:
+    """An emitter of LLVM's function of this name, of numbers of one type.
+
+    LLVM runs loops over these in vector lanes, unlike ones over Python's `max` and `round`.
+    """
+
+    def emit(_context: Any, builder: ir.IRBuilder, _signature: Any, arguments: Any) -> ir.Value:
+        number = arguments[0].type
+        of_numbers = ir.FunctionType(number, [number] * len(arguments))
+        return builder.call(builder.module.declare_intrinsic(f"llvm.{name}", [number], of_numbers), arguments)
+
+    return emit
 
 
 @intrinsic
 def larger(_: Any, one: Any, _other: Any) -> tuple[Any, Any]:
-    """The larger of two numbers: LLVM runs a loop over these in vector lanes, unlike one over Python's `max`."""
+    """The larger of two numbers."""
+    return one(one, one), _llvm("maxnum")
 
-    def emit(_context: Any, builder: ir.IRBuilder, _signature: Any, arguments: Any) -> ir.Value:
-        number = arguments[0].type
-        function = builder.module.declare_intrinsic("llvm.maxnum", [number], ir.FunctionType(number, [number] * 2))
-        return builder.call(function, arguments)
 
-    return one(one, one), emit
+@intrinsic
+def nearest(_: Any, number: Any) -> tuple[Any, Any]:
+    """The nearest whole number."""
+    return number(number), _llvm("rint")
 
 
 SIMD = {"reassoc", "contract", "nnan", "nsz"}
 """Sums in the order of the vector lanes, products and sums in one step."""
 PADDING = 64
-"""Loops run over whole vectors: keys with a score of −∞ and terms of 0 fill them up."""
+"""Loops run over whole vectors of keys; those that fill them up have a score of −∞ and finite terms."""
+FAR = 60
+"""Powers of two up to this can be summed; if a score is larger, the row is summed again, relative to its top score."""
 
 
-@compiled()
-def multiply_factors(
-    queries: np.ndarray, rows: np.ndarray, unit: float, panels: np.ndarray, scores: np.ndarray
-) -> None:
-    """Write the products of some rows of each query factor, times `unit`, with each key factor, as [pair, row, key].
-
-    queries [factor, row, dimension] are plain, keys [factor, panel, dimension, key] packed; pairs are sorted by key
-    factor. The rows of `scores` fill whole panels of queries, its keys whole panels of keys, maybe not all.
-    """
-    factors, dimensions, width = len(queries), queries.shape[2], panels.shape[3]
-    n_rows, columns = scores.shape[1:]
-    packed = np.zeros((factors, n_rows // QUERIES, dimensions, QUERIES), scores.dtype)
-    for factor in range(factors):
-        for place in range(len(rows)):
-            for dimension in range(dimensions):
-                packed[factor, place // QUERIES, dimension, place % QUERIES] = (
-                    queries[factor, rows[place], dimension] * unit
-                )
-    flat_queries, flat_keys, flat_scores = packed.reshape(-1), panels.reshape(-1), scores.reshape(-1)
-    for factor in range(len(panels)):
-        for key_panel in range(columns // width):
-            for panel in range(factors * n_rows // QUERIES):
-                fill_tile(
-                    flat_queries,
-                    panel * dimensions * QUERIES,
-                    flat_keys,
-                    (factor * panels.shape[1] + key_panel) * dimensions * width,
-                    dimensions,
-                    flat_scores,
-                    (factor * factors * n_rows + panel * QUERIES) * columns + key_panel * width,
-                    columns,
-                )
+PANELS = 10
+"""Panels of queries scored at once: four terms of 60 × 1,024 numbers, 1 MB."""
 
 
-@compiled(fastmath=SIMD)
+@compiled(error_model="numpy")
+def pack_rows(table: np.ndarray, rows: np.ndarray, divisors: np.ndarray, unit: float, panels: np.ndarray) -> None:
+    """Write rows of a table, each over its divisor and times `unit`, into panels [panel, dimension, row] of zeros."""
+    dimensions, width = np.uint64(panels.shape[1]), np.uint64(panels.shape[2])
+    flat, vector = panels.reshape(-1), np.empty(panels.shape[1], panels.dtype)
+    for place in range(np.uint64(len(rows))):
+        row, divisor = np.uint64(rows[place]), divisors[place]
+        for dimension in range(dimensions):
+            vector[dimension] = table[row, dimension] / divisor * unit
+        first = place // width * dimensions * width + place % width
+        for dimension in range(dimensions):
+            flat[first + dimension * width] = vector[dimension]
+
+
+@compiled(fastmath=SIMD, error_model="numpy")
 def term_divergences(
-    pair_scores: np.ndarray,
+    queries: np.ndarray,
+    keys: np.ndarray,
     key_scores: np.ndarray,
+    slope: float,
+    positions: np.ndarray,
     order: np.ndarray,
     groups: np.ndarray,
     begins: np.ndarray,
@@ -121,51 +125,85 @@ def term_divergences(
 ) -> None:
     """Write D(P‖Q) (or, not `removed_first`, D(Q‖P)) and whether the top key changes for each [row, term or group].
 
-    pair_scores [pair, row, key] are the terms of query and key, key_scores [other, key] those of the key alone; `order`
-    says which of them, one after the other, is which term. `groups` [group, term] says which terms are removed at once;
-    they follow the single terms. Row r sees the keys from begins[r] to before ends[r]. All scores are in units of ln 2,
-    and so is `cap`, at which a model bends them (0: it does not).
+    Queries and keys are panels [factor, panel, dimension, row or key]: each query factor makes a term with each key
+    factor. They are followed by the term −slope · (position − key), if `order` has one more, and by `key_scores`
+    [other, key], the terms of the key alone. `order` says which of them, one after the other, is which term. `groups`
+    [group, term] says which terms are removed at once; they follow the single terms. Row r sees the keys from begins[r]
+    to before ends[r], which don't decrease. All scores are in units of ln 2, and so is `cap`, at which a model bends
+    them (0: it does not).
 
-    A row's terms are copied next to each other first: every slice of an array would be counted as a reference to it.
+    All terms are in one array, because a slice, or an array passed to a function, would be counted as a reference.
     """
-    n_terms, n_pairs = len(order), len(pair_scores)
-    terms = np.empty((n_terms + len(groups), pair_scores.shape[2] + PADDING), pair_scores.dtype)
-    scores, whole = np.empty_like(terms[0]), np.empty_like(terms[0])
+    n_factors, dimensions, width = len(queries), keys.shape[2], keys.shape[3]
+    n_products, n_terms, n_removed = n_factors * len(keys), len(order), len(order) + len(groups)
+    n_pairs, columns = n_terms - len(key_scores), key_scores.shape[1] + PADDING
+    at_once = min(PANELS, queries.shape[1]) * QUERIES
+    sums = (n_pairs * at_once + len(key_scores)) * columns
+    flat, at = np.zeros(sums + n_removed * columns, keys.dtype), np.empty(n_removed, np.uint64)
+    scores, whole = np.empty(columns, flat.dtype), np.empty(columns, flat.dtype)
+    flat_queries, flat_keys = queries.reshape(-1), keys.reshape(-1)
+    for other in range(len(key_scores)):
+        for key in range(key_scores.shape[1]):
+            flat[(n_pairs * at_once + other) * columns + key] = key_scores[other, key]
     for row in range(len(begins)):
-        begin, end = begins[row], ends[row]
-        keys = end - begin
-        if keys == 1:  # All attention is on the one key, regardless of its score; rounding would leave 1e-9.
+        place_in_block = row % at_once
+        if place_in_block == 0:
+            last = min(row + at_once, len(begins)) - 1
+            for pair in range(n_products):
+                for key_panel in range(-(-ends[last] // width)):
+                    for panel in range(row // QUERIES, last // QUERIES + 1):
+                        if key_panel * width >= ends[min(panel * QUERIES + QUERIES - 1, last)]:
+                            continue
+                        fill_tile(
+                            flat_queries,
+                            (pair % n_factors * queries.shape[1] + panel) * dimensions * QUERIES,
+                            flat_keys,
+                            (pair // n_factors * keys.shape[1] + key_panel) * dimensions * width,
+                            dimensions,
+                            flat,
+                            (pair * at_once + panel * QUERIES - row) * columns + key_panel * width,
+                            columns,
+                        )
+            if n_products < n_pairs:
+                for query in range(row, last + 1):
+                    first = (n_products * at_once + query - row) * columns
+                    for key in range(ends[last]):
+                        flat[first + key] = slope * (key - positions[query])
+        begin, n_keys = begins[row], ends[row] - begins[row]
+        if n_keys == 1:  # All attention is on the one key, regardless of its score; rounding would leave 1e-9.
             divergence[row, :] = 0.0
             top_changed[row, :] = False
             continue
-        padded = -(-keys // PADDING) * PADDING
+        padded = np.uint64(-(-n_keys // PADDING) * PADDING)
         for key in range(padded):
             scores[key] = 0
         for place in range(n_terms):
             which = order[place]
-            term = pair_scores[which, row, begin:end] if which < n_pairs else key_scores[which - n_pairs, begin:end]
-            for key in range(keys):
-                terms[place, key] = term[key]
-                scores[key] += term[key]
+            own_row = which * at_once + place_in_block if which < n_pairs else n_pairs * (at_once - 1) + which
+            first = at[place] = np.uint64(own_row * columns + begin)
+            for key in range(padded):
+                scores[key] += flat[first + key]
         for group in range(len(groups)):
-            for key in range(keys):
-                terms[n_terms + group, key] = 0
+            own = at[n_terms + group] = np.uint64(sums + (n_terms + group) * columns)
+            for key in range(padded):
+                flat[own + key] = 0
             for place in range(n_terms):
                 if groups[group, place]:
-                    for key in range(keys):
-                        terms[n_terms + group, key] += terms[place, key]
+                    first = at[place]
+                    for key in range(padded):
+                        flat[own + key] += flat[first + key]
         if cap > 0:
-            for key in range(keys):
+            for key in range(padded):
                 whole[key] = cap * math.tanh(scores[key] / cap)
-            for place in range(len(terms)):
-                for key in range(keys):
-                    terms[place, key] = whole[key] - cap * math.tanh((scores[key] - terms[place, key]) / cap)
-            for key in range(keys):
+            for place in range(n_removed):
+                first, own = at[place], np.uint64(sums + place * columns)
+                for key in range(padded):
+                    flat[own + key] = whole[key] - cap * math.tanh((scores[key] - flat[first + key]) / cap)
+                at[place] = own
+            for key in range(padded):
                 scores[key] = whole[key]
-        for key in range(keys, padded):
+        for key in range(np.uint64(n_keys), padded):
             scores[key] = -np.inf
-            for place in range(len(terms)):
-                terms[place, key] = 0
         top = scores[0]
         for key in range(padded):
             top = larger(top, scores[key])
@@ -173,24 +211,31 @@ def term_divergences(
         for key in range(padded):
             whole[key] = exp2(scores[key] - top)
             total += whole[key]
-        for key in range(padded):
-            whole[key] /= total
-        log_sum = top + math.log2(np.float64(total))
-        top_key = 0
-        while scores[top_key] != top:
-            top_key += 1
-        for place in range(len(terms)):
-            top_without = scores[0] - terms[place, 0]
-            for key in range(padded):
-                top_without = larger(top_without, scores[key] - terms[place, key])
-            total = weighted = expected = scores[0] - scores[0]
-            for key in range(padded):
-                weight = exp2(scores[key] - terms[place, key] - top_without)
-                total += weight
-                weighted += weight * terms[place, key]
-                expected += whole[key] * terms[place, key]
-            shift = top_without + math.log2(np.float64(total)) - log_sum
-            bits = -np.float64(weighted) / total - shift if removed_first else np.float64(expected) + shift
+        log_sum, whole_total = top + math.log2(np.float64(total)), np.float64(total)
+        top_key = unseen = np.int32(n_keys)
+        for key in range(unseen):
+            top_key = min(top_key, np.int32(key) if scores[key] == top else unseen)
+        for place in range(n_removed):
+            first = at[place]
+            own_score = scores[top_key] - flat[first + np.uint64(top_key)]
+            top_without = own_score
+            for _ in range(2):
+                reference = top_without
+                total = product = own_score - own_score
+                for key in range(padded):
+                    term = flat[first + key]
+                    score = scores[key] - term
+                    top_without = larger(top_without, score)
+                    weight = exp2(score - reference)
+                    total += weight
+                    if removed_first:
+                        product += weight * term
+                    else:
+                        product += whole[key] * term
+                if top_without - reference <= FAR:
+                    break
+            shift = reference + math.log2(np.float64(total)) - log_sum
+            bits = -np.float64(product) / total - shift if removed_first else np.float64(product) / whole_total + shift
             # Rounding can leave a divergence of nothing a hair below 0.
             divergence[row, place] = max(bits * math.log(2.0), 0.0)
-            top_changed[row, place] = scores[top_key] - terms[place, top_key] < top_without
+            top_changed[row, place] = own_score < top_without

@@ -16,7 +16,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from detoklens.kernels.contributions import term_divergences
-from detoklens.kernels.product import QUERIES
 from detoklens.measures.documents import (
     DocumentFactors,
     DocumentTerms,
@@ -29,9 +28,6 @@ from detoklens.parallel import Arrays, Runner
 from detoklens.scores.factors import Mean
 from detoklens.scores.layer import Layer
 from detoklens.scores.softmax import LARGEST_ROUNDING, check_rounding
-
-ROWS = 10 * QUERIES
-"""Query rows scored at once: four arrays of 60 × 1,024 numbers, 1 MB."""
 
 
 @dataclass(frozen=True)
@@ -119,40 +115,39 @@ def _divergences(
     groups: Bool[np.ndarray, "group term"],
 ) -> tuple[Float[np.ndarray, "query head term"], Bool[np.ndarray, "query head term"]]:
     """The divergences of one document at the query positions that it reaches, and where the top key changes."""
-    positions, n_heads = query_positions[query_positions < factors.n_tokens], factors.query.shape[1]
+    positions, n_heads = query_positions[query_positions < factors.n_tokens], factors.n_heads
     begins, ends = rules.seen(positions, factors.n_tokens)
-    unit = factors.query.dtype.type((rules.attention_scale if formula.scaling == "scaled" else 1.0) / np.log(2.0))
+    n_keys = int(ends[-1])
+    unit = factors.dtype.type((rules.attention_scale if formula.scaling == "scaled" else 1.0) / np.log(2.0))
     cap = 0.0 if rules.softcap is None else float(unit) * rules.softcap / rules.attention_scale
     order = np.array(list(rules.terms.values()))
     divergence = np.empty((len(positions), n_heads, len(order) + len(groups)))
     changed = np.empty(divergence.shape, np.bool_)
     with np.errstate(over="ignore"):
         largest = factors.largest_score() * float(unit) * np.log(2.0)
-    may_be_rounded = not largest * np.finfo(factors.query.dtype).epsneg <= LARGEST_ROUNDING
+    may_be_rounded = not largest * np.finfo(factors.dtype).epsneg <= LARGEST_ROUNDING
     for head in range(n_heads):
-        panels = factors.keys_of(head)
-        key_scores = factors.key_scores(head, panels, unit)
-        for begin in range(0, len(positions), ROWS):
-            rows = slice(begin, begin + ROWS)
-            queries, end = positions[rows], int(ends[rows][-1])
-            pair_scores = factors.pair_scores(head, queries, panels, unit, end)
-            # The compiled loop does not check.
-            assert len(pair_scores) + len(key_scores) == len(order), "documents lack a declared term"
-            if may_be_rounded:
-                check_rounding(pair_scores[:, : len(queries), :end], float(np.log(2.0)))
-                check_rounding(key_scores[:, :end], float(np.log(2.0)))
-            term_divergences(
-                pair_scores,
-                key_scores,
-                order,
-                groups,
-                begins[rows],
-                ends[rows],
-                cap,
-                formula.direction == "without",
-                divergence[rows, head],
-                changed[rows, head],
-            )
+        of_head = factors.of_head(head, positions, n_keys, unit)
+        # The compiled loop does not check.
+        assert of_head.n_terms == len(order), "documents lack a declared term"
+        if may_be_rounded:
+            for scores in of_head.terms():
+                check_rounding(scores[:, :n_keys], float(np.log(2.0)))
+        term_divergences(
+            of_head.queries,
+            of_head.keys,
+            of_head.key_scores,
+            of_head.slope or 0.0,
+            positions,
+            order,
+            groups,
+            begins,
+            ends,
+            cap,
+            formula.direction == "without",
+            divergence[:, head],
+            changed[:, head],
+        )
     if formula.reduction == "mean":
         divergence /= (ends - begins)[:, None, None]
     return divergence, changed

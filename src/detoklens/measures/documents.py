@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from detoklens.errors import CorpusError
-from detoklens.kernels.contributions import multiply_factors
-from detoklens.kernels.product import QUERIES, key_panels
+from detoklens.kernels.contributions import pack_rows
+from detoklens.kernels.product import QUERIES, keys_of_panel, multiply
 from detoklens.scores.factors import (
     Common,
     Factor,
@@ -33,72 +33,116 @@ from detoklens.scores.terms import terms_present
 
 TokenIds = Int[np.ndarray, "query"]
 Positions = Int[np.ndarray, "row"]
-KeyPanels = Float[np.ndarray, "factor panel d_head key"]
+Panels = Float[np.ndarray, "factor panel d_head row"]
+
+
+class Vectors(NamedTuple):
+    """One side's factors of a document: a table for each factor, with a row per token, and the document's rows."""
+
+    tables: Sequence[Float[np.ndarray, "side_head row d_head"]]
+    rows: Sequence[Int[np.ndarray, "query"]]
+    longest: float
+    """The largest length of a row of a table."""
+
+    def of_head(self, head: int, tokens: Positions | slice) -> Iterator[Float[np.ndarray, "query d_head"]]:
+        """The rows of some tokens, by factor."""
+        for table, rows in zip(self.tables, self.rows, strict=True):
+            yield table[head, rows[tokens]]
+
+    def panels(
+        self, head: int, tokens: Positions, divisors: Float[np.ndarray, "query"], unit: np.floating, width: int
+    ) -> Panels:
+        """The rows of some tokens, over their divisors and times `unit`, packed for products and padded with zeros."""
+        n_panels, dimensions = -(-len(tokens) // width), self.tables[0].shape[2]
+        panels = np.zeros((len(self.tables), n_panels, dimensions, width), self.tables[0].dtype)
+        for table, rows, of_factor in zip(self.tables, self.rows, panels, strict=True):
+            pack_rows(table[head], rows[tokens], divisors[tokens], unit, of_factor)
+        return panels
+
+
+class HeadFactors(NamedTuple):
+    """The factors of some queries and some keys of a document in one head, packed for products."""
+
+    positions: Positions
+    queries: Panels
+    keys: Panels
+    key_scores: Float[np.ndarray, "other key"]
+    """The terms of the key only; keys are padded to whole panels."""
+    slope: float | None
+
+    @property
+    def n_terms(self) -> int:
+        return len(self.queries) * len(self.keys) + len(self.key_scores) + (self.slope is not None)
+
+    def terms(self) -> Iterator[Float[np.ndarray, "row key"]]:
+        """The terms, in the order of `Rules.terms`; those of the key only have one row."""
+        n_queries, n_keys = len(self.positions), self.key_scores.shape[1]
+        for keys in self.keys:
+            for queries in self.queries:
+                yield multiply(queries, keys)[:n_queries]
+        if self.slope is not None:
+            yield (self.slope * (np.arange(n_keys) - self.positions[:, None])).astype(self.keys.dtype)
+        yield from self.key_scores[:, None]
 
 
 class DocumentFactors(NamedTuple):
-    """The factors of one document in some heads, divided by σ.
+    """The factors of one document in some heads; σ still divides their rows.
 
-    `constant` is the common part of all queries, if it makes terms of the key only; `slopes` are ALiBi's, divided by
-    the attention scale.
+    `key_heads` are the heads that the heads share keys of. `constant` is the common part of all queries, if it makes
+    terms of the key only; `slopes` are ALiBi's, divided by the attention scale.
     """
 
-    query: Float[np.ndarray, "factor head query d_head"]
-    key: Float[np.ndarray, "factor head query d_head"]
+    queries: Vectors
+    keys: Vectors
+    key_heads: Sequence[int]
+    scales: Float[np.ndarray, "query"]
     constant: Float[np.ndarray, "head d_head"] | None = None
     slopes: Float[np.ndarray, "head"] | None = None
 
     @property
     def n_tokens(self) -> int:
-        return self.query.shape[2]
+        return len(self.scales)
 
-    def keys_of(self, head: int) -> KeyPanels:
-        """One head's key factors, packed for products."""
-        return np.stack([key_panels(keys) for keys in self.key[:, head]])
+    @property
+    def n_heads(self) -> int:
+        return len(self.key_heads)
 
-    def pair_scores(
-        self, head: int, queries: Positions, keys: KeyPanels, unit: np.floating, n_keys: int
-    ) -> Float[np.ndarray, "pair row key"]:
-        """The terms of some queries and the first keys in one head, times `unit`, in the order of `Rules.terms`.
+    @property
+    def dtype(self) -> np.dtype:
+        return self.scales.dtype
 
-        Rows and keys are padded to whole panels.
-        """
-        width, pairs = keys.shape[3], len(self.query) * len(keys)
-        shape = (-(-len(queries) // QUERIES) * QUERIES, -(-n_keys // width) * width)
-        scores = np.empty((pairs + (self.slopes is not None), *shape), keys.dtype)
-        multiply_factors(self.query[:, head], queries, unit, keys, scores)
-        if self.slopes is not None:
-            scores[-1, : len(queries)] = self._distance_scores(head, queries, shape[1]) * unit
-        return scores
-
-    def _distance_scores(self, head: int, queries: Positions, n_keys: int) -> Float[np.ndarray, "row key"]:
-        """ALiBi's bias for each query and key."""
-        assert self.slopes is not None
-        return -self.slopes[head] * (queries[:, None] - np.arange(n_keys)).astype(self.query.dtype)
-
-    def key_scores(self, head: int, keys: KeyPanels, unit: np.floating) -> Float[np.ndarray, "other key"]:
-        """The terms of the key only, times `unit`; keys are padded to whole panels."""
-        if self.constant is None:
-            return np.empty((0, keys.shape[1] * keys.shape[3]), keys.dtype)
-        return (self.constant[head] * unit @ keys).reshape(len(keys), -1)
+    def of_head(self, head: int, queries: Positions, n_keys: int, unit: np.floating) -> HeadFactors:
+        """One head's factors of some queries, times `unit`, and of the first keys."""
+        one, width = self.dtype.type(1), keys_of_panel(self.dtype)
+        keys = self.keys.panels(self.key_heads[head], np.arange(n_keys), self.scales, one, width)
+        key_scores = np.empty((0, keys.shape[1] * keys.shape[3]), self.dtype)
+        if self.constant is not None:
+            key_scores = (self.constant[head] * unit @ keys).reshape(len(keys), -1)
+        slope = None if self.slopes is None else float(self.slopes[head]) * float(unit)
+        panels = self.queries.panels(head, queries, self.scales, unit, QUERIES)
+        return HeadFactors(queries, panels, keys, key_scores, slope)
 
     def largest_score(self) -> float:
         """No term is larger, since |q · k| ≤ |q| |k|; NaN or infinite if a factor overflows."""
-        query, key = (np.sqrt(np.einsum("fhqd,fhqd->fhq", side, side).max()) for side in (self.query, self.key))
-        constant = 0.0 if self.constant is None else np.linalg.norm(self.constant, axis=1).max()
-        distance = 0.0 if self.slopes is None else np.abs(self.slopes).max() * self.n_tokens
-        return float(np.maximum(np.maximum(query, constant) * key, distance))
+        with np.errstate(over="ignore", invalid="ignore"):
+            query, key = self.queries.longest / self.scales.min(), self.keys.longest / self.scales.min()
+            constant = 0.0 if self.constant is None else np.linalg.norm(self.constant, axis=1).max()
+            distance = 0.0 if self.slopes is None else np.abs(self.slopes).max() * self.n_tokens
+            return float(np.maximum(np.maximum(query, constant) * key, distance))
 
     def whole_scores(self, queries: Positions) -> Float[np.ndarray, "row head key"]:
         """The sum of all terms for some queries and every key."""
-        query, key = self.query[:, :, queries].sum(axis=0), self.key.sum(axis=0)
-        if self.constant is not None:
-            query = query + self.constant[:, None]
-        scores = query @ key.transpose(0, 2, 1)
-        if self.slopes is not None:
-            heads = range(len(scores))
-            scores += np.stack([self._distance_scores(head, queries, self.n_tokens) for head in heads])
-        return scores.transpose(1, 0, 2)
+        found = np.empty((len(queries), self.n_heads, self.n_tokens), self.dtype)
+        for head, key_head in enumerate(self.key_heads):
+            query = sum(self.queries.of_head(head, queries)) / self.scales[queries, None]
+            key = sum(self.keys.of_head(key_head, slice(None))) / self.scales[:, None]
+            if self.constant is not None:
+                query = query + self.constant[head]
+            found[:, head] = query @ key.T
+            if self.slopes is not None:
+                distances = queries[:, None] - np.arange(self.n_tokens)
+                found[:, head] -= self.slopes[head] * distances.astype(self.dtype)
+        return found
 
 
 class Rules(NamedTuple):
@@ -145,7 +189,7 @@ class DocumentTerms:
     @cached_property
     def _by_position(self) -> list[Factors]:
         """The factors of learned positions, shared by all blocks."""
-        sides = (self._query.weight, self._key.weight[self._key_heads]) if len(self._positions) else ()
+        sides = (self._query.weight, self._key.weight) if len(self._positions) else ()
         return [position_factors(self._positions, weight) for weight in sides] or [{}, {}]
 
     def factors(self, documents: Sequence[TokenIds]) -> Iterator[DocumentFactors]:
@@ -157,22 +201,23 @@ class DocumentTerms:
             table = table / layer.scales.bare_tokens()[tokens, None]
         query = side_factors(weights, self._query, self._query_constant, table)
         key = side_factors(weights, self._key, self._key_constant, table)
-        sides = query, {factor: vectors[self._key_heads] for factor, vectors in key.items()}
-
-        def stack(side: Factors, by_position: Factors, ids: TokenIds, places: TokenIds) -> np.ndarray:
-            found = {factor: vectors for factor, vectors in (side | by_position).items() if factor in self._stacked}
-            found |= {factor: vectors[:, : len(ids)] for factor, vectors in by_position.items()}
-            found = rotated_factors(weights, found | {Factor.TOKEN: side[Factor.TOKEN][:, places]}, np.arange(len(ids)))
-            return np.stack([found[factor] for factor in self._stacked])
-
+        sides = [side | by_position for side, by_position in zip((query, key), self._by_position, strict=True)]
+        longest = [_longest([side[factor] for factor in self._stacked]) for side in sides]
+        constant = self._query_constant if self._has_constant else None
         for ids, places in zip(documents, places_of, strict=True):
-            scales = self._scales(ids)[:, None] if layer.positions == "learned" else 1
-            query_factors, key_factors = (
-                stack(side, by_position, ids, places) / scales
-                for side, by_position in zip(sides, self._by_position, strict=True)
+            positions, rows_of = np.arange(len(ids)), {Factor.TOKEN: places}
+            scales = self._scales(ids) if layer.positions == "learned" else np.ones(len(ids), table.dtype)
+            own = sides
+            if weights.rotary_frequencies is not None:
+                rows_of = {}
+                in_place = [side | {Factor.TOKEN: side[Factor.TOKEN][:, places]} for side in sides]
+                own = [rotated_factors(weights, side, positions) for side in in_place]
+            rows = [rows_of.get(factor, positions) for factor in self._stacked]
+            query_vectors, key_vectors = (
+                Vectors([side[factor] for factor in self._stacked], rows, length)
+                for side, length in zip(own, longest, strict=True)
             )
-            constant = self._query_constant if self._has_constant else None
-            yield DocumentFactors(query_factors, key_factors, constant, self._slopes)
+            yield DocumentFactors(query_vectors, key_vectors, self._key_heads, scales, constant, self._slopes)
 
     def scores(
         self, documents: Sequence[TokenIds], positions: Sequence[int]
@@ -185,7 +230,7 @@ class DocumentTerms:
         if self._layer.positions != "learned":
             for factors in self.factors(documents):
                 reached = np.array([position for position in positions if position < factors.n_tokens], np.int64)
-                yield factors.whole_scores(reached) * factors.query.dtype.type(self.rules.attention_scale)
+                yield factors.whole_scores(reached) * factors.dtype.type(self.rules.attention_scale)
             return
         key_weight = self._key.weight[self._key_heads]
         for ids in documents:
@@ -198,6 +243,12 @@ class DocumentTerms:
 
     def _scales(self, ids: TokenIds) -> Float[np.ndarray, "query"]:
         return self._layer.scales.at(np.arange(len(ids)), ids)
+
+
+def _longest(factors: Sequence[Float[np.ndarray, "head row d_head"]]) -> float:
+    """The largest length of a row of some factors; infinite if it overflows."""
+    with np.errstate(over="ignore"):
+        return float(np.sqrt(max(np.einsum("hrd,hrd->hr", each, each).max() for each in factors)))
 
 
 def distinct_tokens(documents: Sequence[TokenIds]) -> tuple[TokenIds, list[TokenIds]]:

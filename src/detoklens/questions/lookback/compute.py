@@ -471,18 +471,15 @@ def _on_previous(
     factors: DocumentFactors, rules: Rules, queries: Int[np.ndarray, "row"]
 ) -> Float[np.ndarray, "head removed row"]:
     """Attention of some queries to the token before them, whole and without each term."""
-    n_heads, n_keys = factors.query.shape[1], factors.n_tokens
+    n_heads, n_keys = factors.n_heads, factors.n_tokens
     begins, ends = rules.seen(queries, n_keys)
     columns = np.arange(n_keys)
     hidden = (columns < begins[:, None]) | (columns >= ends[:, None])
     found = np.empty((n_heads, 1 + len(rules.terms), len(queries)))
-    unit = factors.query.dtype.type(rules.attention_scale)
+    unit = factors.dtype.type(rules.attention_scale)
     for head in range(n_heads):
-        keys = factors.keys_of(head)
-        pairs = factors.pair_scores(head, queries, keys, unit, n_keys)[:, : len(queries), :n_keys]
-        by_key = factors.key_scores(head, keys, unit)[:, :n_keys]
-        terms = [*pairs, *by_key]
-        whole = np.sum(pairs, axis=0) + by_key.sum(axis=0)
+        terms = [scores[:, :n_keys] for scores in factors.of_head(head, queries, n_keys, unit).terms()]
+        whole = sum(terms)
         scores = softcapped(np.stack([whole, *(whole - terms[each] for each in rules.terms.values())]), rules.softcap)
         scores[:, hidden] = -np.inf
         found[head] = softmax(scores)[:, np.arange(len(queries)), queries - 1]
