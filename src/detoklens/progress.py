@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 Watcher = Callable[[int, int], None]  # steps done, total steps
-Watching = Callable[[str], contextlib.AbstractContextManager[Watcher]]  # takes a title
+Watching = Callable[[str], contextlib.AbstractContextManager[Watcher | None]]  # takes a title
 
 PATIENCE = 1.0  # seconds before a bar appears
 OFTEN = 0.2  # seconds between two updates in a notebook
@@ -94,9 +94,9 @@ class Step:
 
 @dataclass
 class Listener:
-    """Receives the progress of a report; `begin` returns a watcher for a progress bar."""
+    """Receives the progress of a report; `begin` may return a watcher for a progress bar."""
 
-    begin: Callable[[str], Watcher] = lambda _title: unwatched
+    begin: Callable[[str], Watcher | None] = lambda _title: None
     end: Callable[[Step], None] = lambda _step: None
     passed: list[Step] = field(default_factory=list)
     label: str = ""
@@ -110,7 +110,7 @@ class Listener:
     def step(self, title: str) -> Iterator[Watcher]:
         """Time a step that is always run."""
         started = time.perf_counter()
-        yield self.begin(self.label + title)
+        yield self.begin(self.label + title) or unwatched
         self.tell(Step(title, time.perf_counter() - started))
 
     def tell(self, step: Step) -> None:

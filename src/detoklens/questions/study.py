@@ -19,7 +19,7 @@ from detoklens.errors import INPUTS, CountsError, DetokLensError, MissingError, 
 from detoklens.loading import expand_revisions, load
 from detoklens.measures.documents import digest
 from detoklens.parallel import Runner, available_cores
-from detoklens.progress import Watching, shown_steps
+from detoklens.progress import Watching, shown_steps, unwatched
 from detoklens.questions.answer import Answer, Comparison, Store, side_by_side
 from detoklens.questions.base import Question
 from detoklens.questions.catalogue import QUESTIONS
@@ -348,7 +348,8 @@ class Study:
         try:
             in_memory = self.layer.checkpoint.model is not None
             with errors_in_memory(in_memory), self._watching(question.progress_label) as watch:
-                tables = dict(question.ask(self, Runner(self.workers, self._parts, watch, self.notes.append)))
+                runner = Runner(self.workers, self._parts, watch or unwatched, self.notes.append)
+                tables = dict(question.ask(self, runner))
         finally:
             self._parts, self._watching = outer
         document_notes = list(self._document_notes) if question.depends_on("text") else []

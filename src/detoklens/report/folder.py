@@ -208,7 +208,7 @@ def ask_all(
     return asked
 
 
-def _begin(listener: Listener, title: str, progress_label: str) -> contextlib.AbstractContextManager[Watcher]:
+def _begin(listener: Listener, title: str, progress_label: str) -> contextlib.AbstractContextManager[Watcher | None]:
     return contextlib.nullcontext(listener.begin(f"{title}: {progress_label}"))
 
 
