@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib.metadata import version
@@ -90,31 +90,32 @@ def count_corpus(
     files = find_inputs(inputs, apart_from=out)
     what = {"limit_documents": options.limit_documents, "parse_special_tokens": options.parse_special_tokens}
     plan = _plan(files, vocabulary, asdict(options.reading) | what, TOKENIZERS)
+
+    def count(run: CountingRun) -> None:
+        longest = longest_document(run.memory)
+        sample = sample_texts(run.shards, options.reading, longest)
+        library, reason, speed = choose_library(vocabulary, sample, options.parse_special_tokens)
+        if library == TOKENIZERS:
+            run.note_cost(reason, speed)
+        package = library.split(" ")[0]
+        run.plan |= {
+            "tokenized_with": library,
+            "not_gigatoken_because": reason,
+            "tokenizing_takes": COST if library == TOKENIZERS else None,
+            "versions": plan["versions"] | {package: version(package)},
+        }
+        task = partial(
+            CountTask,
+            tokenizer=run.output.tokenizer,
+            library=library,
+            parse_special_tokens=options.parse_special_tokens,
+            reading=options.reading,
+            batch=min(options.batch, longest),
+        )
+        run.complete(task)
+
     cut = partial(cut_into_shards, files, options.reading, options.limit_documents)
-    with _open_run(out, plan, vocabulary, cut, options.memory, engine, watch) as run:
-        if run is not None:
-            longest = longest_document(run.memory)
-            sample = sample_texts(run.shards, options.reading, longest)
-            library, reason, speed = choose_library(vocabulary, sample, options.parse_special_tokens)
-            if library == TOKENIZERS:
-                run.note_cost(reason, speed)
-            package = library.split(" ")[0]
-            run.plan |= {
-                "tokenized_with": library,
-                "not_gigatoken_because": reason,
-                "tokenizing_takes": COST if library == TOKENIZERS else None,
-                "versions": plan["versions"] | {package: version(package)},
-            }
-            task = partial(
-                CountTask,
-                tokenizer=run.output.tokenizer,
-                library=library,
-                parse_special_tokens=options.parse_special_tokens,
-                reading=options.reading,
-                batch=min(options.batch, longest),
-            )
-            run.complete(task)
-    return Counts.open(out)
+    return _run(count, out, plan, vocabulary, cut, options.memory, engine, watch)
 
 
 def _plan(inputs: Iterable[InputFile], vocabulary: Vocabulary, options: dict[str, Any], *libraries: str) -> JsonObject:
@@ -209,14 +210,11 @@ def import_counts(
     }
     target = shard_size(sum(file.size for file in inputs))
     shards = list(group_pieces((piece for file in token_files for piece in pieces_of(file, target)), target))
-    with _open_run(out, plan, vocabulary, lambda: shards, memory, engine, watch) as run:
-        if run is not None:
-            run.complete(ImportTask)
-    return Counts.open(out)
+    return _run(lambda run: run.complete(ImportTask), out, plan, vocabulary, lambda: shards, memory, engine, watch)
 
 
-@contextmanager
-def _open_run(
+def _run(
+    count: Callable[[CountingRun], None],
     out: Path,
     plan: JsonObject,
     vocabulary: Vocabulary,
@@ -224,16 +222,15 @@ def _open_run(
     memory: int | None,
     engine: Engine | None,
     watch: CountWatcher | None,
-) -> Iterator[CountingRun | None]:
-    """A run into a folder that no other process writes to; None if the folder holds these counts already."""
+) -> Counts:
+    """Count into a folder that no other process writes to, unless it holds these counts already."""
     with open_output(out) as output:
         output.check_plan(plan)
-        if output.is_complete:
-            yield None
-            return
-        with nullcontext(engine) if engine else open_engine() as running:
-            share = share_of(memory or default_memory(), running.workers)
-            yield CountingRun(output, plan, vocabulary, cut(), running, share, watch or (lambda _: None))
+        if not output.is_complete:
+            with nullcontext(engine) if engine else open_engine() as running:
+                share = share_of(memory or default_memory(), running.workers)
+                count(CountingRun(output, plan, vocabulary, cut(), running, share, watch or (lambda _: None)))
+    return Counts.open(out)
 
 
 @dataclass
