@@ -48,12 +48,12 @@ class Real:
     """transformers' own first layer in float64, its softmax edited before and after."""
 
     def __init__(self, model: Any, layer: Layer) -> None:
-        place = spec_of(layer.checkpoint.config).modules
+        place = spec_of(layer.checkpoint.config)
         self.model = load_blocks(model, 1, torch.float64).model
         self.caught: dict[str, torch.Tensor] = {}
         block = self.model.get_submodule(place.blocks)[0]
         block.register_forward_hook(self._catch("block"))
-        block.get_submodule(place.projection).register_forward_hook(self._catch("attention"))
+        block.get_submodule(place.projections.modules[-1]).register_forward_hook(self._catch("attention"))
 
     def _catch(self, name: str) -> Any:
         def hook(_module: Any, _inputs: Any, output: Any) -> None:

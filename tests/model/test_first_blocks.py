@@ -58,7 +58,7 @@ def family(request) -> tuple[Any, FirstBlocks]:
 
 def theirs(model: Any, without: Component | None) -> list[np.ndarray]:
     """Every block's output in one forward of the whole model; weights of 0 do the switching off."""
-    place = spec_of(model.config.to_dict()).modules
+    place = spec_of(model.config.to_dict())
     text_model = model.get_submodule(place.part) if place.part else model
     caught: list[Any] = []
     hooks = [
@@ -89,8 +89,8 @@ def _zero_weights(block: Any, place: Any, without: Component) -> None:
         for values in last.parameters():
             values.data.zero_()
         return
-    weight = modules[place.projection].weight.data
-    rows = weight if type(modules[place.projection]).__name__ == "Conv1D" else weight.T
+    weight = modules[place.projections.modules[-1]].weight.data
+    rows = weight if type(modules[place.projections.modules[-1]]).__name__ == "Conv1D" else weight.T
     width = len(rows) // HEADS
     rows[without.head * width : (without.head + 1) * width] = 0
 
@@ -120,7 +120,7 @@ def test_each_head_and_mlp_off_is_the_real_model_without_it(family):
 def test_scores_and_attention_are_those_of_the_softmax(family):
     model, blocks = family
     scores, attention = blocks.scores(blocks.run(TEXTS), 1)
-    place = spec_of(model.config.to_dict()).modules
+    place = spec_of(model.config.to_dict())
     text_model = model.get_submodule(place.part) if place.part else model
     caught: list[Any] = []
     module = text_model.get_submodule(place.blocks)[1].get_submodule(place.attention)

@@ -44,7 +44,7 @@ from detoklens.weights.checkpoint import Checkpoint
 from detoklens.weights.families import spec_of
 from detoklens.weights.gguf_file import GGUFFile
 from detoklens.weights.sources import tensors_of
-from detoklens.weights.spec import Modules
+from detoklens.weights.spec import Spec
 
 IRRELEVANT_SETTINGS = ("n_positions", "max_position_embeddings", "bos_token_id", "eos_token_id")
 """Config keys that do not change what a block computes on a given text."""
@@ -145,7 +145,7 @@ def _cut(config: Any, n_blocks: int) -> Any:
 def open_blocks(checkpoint: Checkpoint, n_blocks: int, n_heads: int, dtype: str = "float32") -> FirstBlocks:
     """Load the first blocks of a checkpoint's real model; only their tensors are read or downloaded."""
     refuse_layers(checkpoint, n_blocks)
-    modules = spec_of(checkpoint.config).modules
+    spec = spec_of(checkpoint.config)
     refuse_too_large(
         4 * blocks_size(checkpoint, n_blocks),
         f"{checkpoint.name}: {what_is_loaded(checkpoint, n_blocks)} in float32",
@@ -154,18 +154,16 @@ def open_blocks(checkpoint: Checkpoint, n_blocks: int, n_heads: int, dtype: str 
     real = checkpoint.blocks_folder(n_blocks) or checkpoint.model
     with their_failures(checkpoint.name), quiet_transformers(), _precision(dtype):
         loaded = load_blocks(real, n_blocks, getattr(torch, dtype))
-        _refuse_missing(loaded, modules, checkpoint.name)
+        _refuse_missing(loaded, spec, checkpoint.name)
         if is_in_a_file(checkpoint):
             _refuse_misread_gguf(loaded, checkpoint, n_blocks)
         loaded.refuse_mismatched(checkpoint.name)
-        return FirstBlocks(loaded.model, modules, n_blocks, n_heads, dtype, checkpoint.name)
+        return FirstBlocks(loaded.model, spec, n_blocks, n_heads, dtype, checkpoint.name)
 
 
-def _refuse_missing(loaded: Loaded, modules: Modules, name: str) -> None:
+def _refuse_missing(loaded: Loaded, spec: Spec, name: str) -> None:
     """transformers initializes missing tensors at random."""
-    absent = sorted(
-        tensor for tensor in loaded.missing if f".{modules.blocks}." in f".{tensor}" and modules.part in tensor
-    )
+    absent = sorted(tensor for tensor in loaded.missing if f".{spec.blocks}." in f".{tensor}" and spec.part in tensor)
     if absent:
         raise CheckpointError(
             f"{name}: tensor {absent[0]!r} is missing, so its first blocks can't be run; give the whole checkpoint"
@@ -205,16 +203,16 @@ class Enough(Exception):
 class FirstBlocks:
     """The first blocks of a real model."""
 
-    def __init__(self, whole: Any, modules: Modules, n_blocks: int, n_heads: int, dtype: str, name: str) -> None:
+    def __init__(self, whole: Any, spec: Spec, n_blocks: int, n_heads: int, dtype: str, name: str) -> None:
         self.n_heads, self.dtype, self.name = n_heads, dtype, name
         self.class_name = class_name(whole)
-        self._model = whole.get_submodule(modules.part) if modules.part else whole
-        self._blocks = list(self._model.get_submodule(modules.blocks))[:n_blocks]
+        self._model = whole.get_submodule(spec.part) if spec.part else whole
+        self._blocks = list(self._model.get_submodule(spec.blocks))[:n_blocks]
         self._local = threading.local()
         for layer, block in enumerate(self._blocks):
             block.register_forward_pre_hook(self._cache_input, with_kwargs=True)
-            block.get_submodule(modules.projection).register_forward_pre_hook(self._head_ablation(layer))
-            block.get_submodule(modules.mlp).register_forward_hook(self._mlp_ablation(layer))
+            block.get_submodule(spec.projections.modules[-1]).register_forward_pre_hook(self._head_ablation(layer))
+            block.get_submodule(spec.mlp_module).register_forward_hook(self._mlp_ablation(layer))
         self._blocks[-1].register_forward_hook(self._cache_output)
 
     @property

@@ -55,7 +55,6 @@ def run_real_layer(real: Path | Any, config: dict[str, Any], token_ids: Sequence
     """Run a text through the first layer of the real model, given as a path or in memory."""
     require_extra("comparing with the real model", real)
     spec = spec_of(config)
-    modules = spec.modules
     name = str(real) if isinstance(real, Path) else type(real).__name__
     from detoklens.model import first_blocks as blocks
 
@@ -64,7 +63,7 @@ def run_real_layer(real: Path | Any, config: dict[str, Any], token_ids: Sequence
         loaded = blocks.load_blocks(real, 1, getattr(blocks.torch, dtype))
         loaded.refuse_mismatched(name)
         random, without_mlp = (
-            sorted(loaded.missing.intersection(f"{modules.part}.{name}".lstrip(".") for name in names))
+            sorted(loaded.missing.intersection(f"{spec.part}.{name}".lstrip(".") for name in names))
             for names in (spec.attention_tensors(), spec.mlp_tensors())
         )
         if random:
@@ -72,12 +71,12 @@ def run_real_layer(real: Path | Any, config: dict[str, Any], token_ids: Sequence
                 f"{name}: transformers does not find the tensor {random[0]!r}, so there is nothing to compare with; "
                 "give the checkpoint as safetensors"
             )
-        model = loaded.model.get_submodule(modules.part) if modules.part else loaded.model
-        block = model.get_submodule(modules.blocks)[0]
+        model = loaded.model.get_submodule(spec.part) if spec.part else loaded.model
+        block = model.get_submodule(spec.blocks)[0]
         caught: dict[str, tuple[Any, Any]] = {}
         _catch(block, "block", caught)
-        _catch(block.get_submodule(modules.attention), "attention", caught)
-        _catch(projection := block.get_submodule(modules.projection), "projection", caught)
+        _catch(block.get_submodule(spec.attention), "attention", caught)
+        _catch(projection := block.get_submodule(spec.projections.modules[-1]), "projection", caught)
         with blocks.torch.no_grad():
             model(blocks.torch.tensor([list(token_ids)]), output_attentions=True)
         attention = next(output for output in caught["attention"][1] if output is not None and output.ndim == 4)

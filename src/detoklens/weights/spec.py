@@ -132,17 +132,6 @@ class Mlp:
 
 
 @dataclass(frozen=True)
-class Modules:
-    """Where transformers' model has its list of blocks; in a block, the attention and what MLP and heads add."""
-
-    blocks: str
-    attention: str
-    projection: str
-    mlp: str
-    part: str  # the submodule of the model that reads text; empty: all of it
-
-
-@dataclass(frozen=True)
 class Adaptation:
     """Code of one architecture, for what a Spec can't state: it changes the Spec or refuses a config."""
 
@@ -244,11 +233,6 @@ class Spec:
     def known_keys(self) -> frozenset[str]:
         """Every config key that is not refused."""
         return self.read_keys | self.ignored | IGNORED_EVERYWHERE
-
-    @property
-    def modules(self) -> Modules:
-        """Where transformers keeps the parts of this architecture."""
-        return Modules(self.blocks, self.attention, self.projections.modules[-1], self.mlp_module, self.part)
 
     def count_heads(self, config: Config) -> tuple[int, int]:
         """Number of heads, and of key heads, which several heads may share."""
