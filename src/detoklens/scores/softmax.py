@@ -120,9 +120,7 @@ def masked(
     """The scores with −inf for keys that a query can't see: later ones, and ones outside its window."""
     n_queries, n_keys = scores.shape[-2:]
     offset = np.arange(n_queries)[:, None] - np.arange(n_keys)
-    hidden = np.zeros(offset.shape, bool)
-    if is_causal:
-        hidden |= offset < 0
+    hidden = offset < 0 if is_causal else np.zeros(offset.shape, bool)
     if window is not None:
         hidden |= np.abs(offset) >= window
     return np.where(hidden, -np.inf, scores).astype(scores.dtype)

@@ -40,8 +40,7 @@ CONFIG_FILE = "config.json"
 TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json")
 SOURCE_FILE = "source.json"  # ours: the remote files and the names of all their tensors
 LARGEST_SMALL_FILE = 200_000_000  # bytes; the largest tokenizer.json in use has about 35 MB
-LARGEST_JSON = 32_000_000  # bytes of a config or an index; parsed, it takes up to 25 times as much memory
-LARGEST_HEADER = 32_000_000  # likewise
+LARGEST_JSON = LARGEST_HEADER = 32_000_000  # bytes; parsed, it takes up to 25 times as much memory
 FIRST_REQUEST_BYTES = 65_536  # most headers fit; a longer one takes a second request
 
 Needed = Callable[[Mapping[str, Any], Collection[str]], Collection[str]]
