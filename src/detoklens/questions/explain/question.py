@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from detoklens.errors import TokenError
 from detoklens.figures.spec import FigureSpec
-from detoklens.questions.base import View
+from detoklens.questions.base import Question, View
 from detoklens.questions.explain.compute import (
     explain,
     explanation_schema,
