@@ -25,7 +25,7 @@ def test_files_that_belong_together_appear_together_or_not_at_all(tmp_path):
 
 def test_what_the_system_says_is_one_line_with_the_place(tmp_path):
     (tmp_path / "file").write_text("kept")
-    with pytest.raises(OutputError, match=r"file/folder: Not a directory; name a folder"):
+    with pytest.raises(OutputError, match=r"file/folder: Not a directory; choose a folder"):
         make_folder(tmp_path / "file" / "folder")
     with pytest.raises(OutputError, match=r"nowhere/file: No such file or directory"):
         write_whole(tmp_path / "nowhere" / "file", b"content")

@@ -72,7 +72,7 @@ class Engine(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End what was started."""
+        """Stop all workers."""
 
     def __enter__(self) -> Self:
         return self
@@ -171,8 +171,8 @@ class LocalEngine(Engine):
         worker.stop()
         if assignment.attempts >= ATTEMPTS:
             raise DetokLensError(
-                f"a worker process died {ATTEMPTS} times on the same task, most likely for lack of memory; allow "
-                "less memory or fewer workers and run the same again"
+                f"a worker process died {ATTEMPTS} times on the same task, probably for lack of memory; allow "
+                "less memory or fewer workers and run it again"
             )
         return assignment
 
@@ -278,7 +278,7 @@ class RayEngine(Engine):
         except self._ray.exceptions.RayError as error:
             raise DetokLensError(
                 f"Ray lost the same task {ATTEMPTS} times ({first_line(error)}); allow less memory or fewer "
-                "workers and run the same again"
+                "workers and run it again"
             ) from error
 
 

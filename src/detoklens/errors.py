@@ -122,21 +122,21 @@ ON_FILES = {
     ", download the checkpoint again": "",
     "the checkpoint is damaged": "check how the weights were made",
     "convert the checkpoint to one of them": "convert the model, e.g. with model.float()",
-    "give the whole checkpoint": "pass the whole model",
-    "give the checkpoint as safetensors": "pass the whole model",
+    "pass the whole checkpoint": "pass the whole model",
+    "pass the checkpoint as safetensors": "pass the whole model",
 }
 """Advice about files, and what it is for a model in memory."""
 
 
 @contextmanager
 def errors_in_memory(in_memory: bool) -> Iterator[None]:
-    """Let no error advise what to do with files if the model is in memory."""
+    """If the model is in memory, replace an error's advice about files."""
     try:
         yield
     except DetokLensError as error:
         if in_memory:
-            for on_files, said in ON_FILES.items():
-                error.args = (str(error).replace(on_files, said),)
+            for on_files, in_memory_advice in ON_FILES.items():
+                error.args = (str(error).replace(on_files, in_memory_advice),)
         raise
 
 
@@ -205,7 +205,7 @@ def first_line(error: BaseException) -> str:
 
 
 def _cut(text: str, longest: int) -> str:
-    """Cut the middle of a long message: it starts with what was found and ends with what to do."""
+    """Shorten a long message in the middle: it starts with what was found and ends with what to do."""
     if len(text) <= longest:
         return text
     end = longest // 4

@@ -154,7 +154,7 @@ def load_vocabulary(model: str | Path, revision: str | None = None) -> Vocabular
     [1022, 1377, 420]
     """
     if str(model).endswith(".json.zst") and Path(model).is_file():
-        raise TokenError(f"{model} is compressed; decompress it (zstd -d) and name the tokenizer.json")
+        raise TokenError(f"{model} is compressed; decompress it (zstd -d) and pass the tokenizer.json")
     path = as_path(model, "a tokenizer")
     if path.suffix in (".json", ".zst") and not path.exists():
         raise TokenError(f"{model}: no such file; name a tokenizer.json, a folder that holds one, or a hub id")

@@ -84,7 +84,7 @@ def _in_notebook(title: str) -> Iterator[Watcher]:
 
 @dataclass(frozen=True)
 class Step:
-    """A finished step: its duration, whether its result was `kept` from before, or why it is `missing`."""
+    """A finished step: its duration, whether its result was reused (`kept`), or why it is `missing`."""
 
     title: str
     seconds: float = 0.0

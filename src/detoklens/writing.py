@@ -30,7 +30,7 @@ from detoklens.errors import OutputError
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, None})
 """How the system reports a full disk; numpy reports it as an error without a number."""
-FREE_SPACE = "free some space, or name a folder that can be written to"
+FREE_SPACE = "free some space, or choose a folder that can be written to"
 PARTIAL = ".partial"
 ANYONE, OWNER = 0o666, 0o600
 """Permissions of a new file before the umask: of an output, and of a file that only this user may read."""
@@ -53,7 +53,9 @@ def refuse_links(folder: Path) -> None:
 def refuse_link(path: Path) -> None:
     """Refuse to write through a link: what it points to may belong to something else."""
     if path.is_symlink():
-        raise OutputError(f"{path} is a link, and nothing is written through links; remove it, or name another folder")
+        raise OutputError(
+            f"{path} is a link, and nothing is written through links; remove it, or choose another folder"
+        )
 
 
 def write_whole(path: Path, content: bytes | memoryview, when_full: str = FREE_SPACE) -> None:
@@ -83,12 +85,12 @@ def whole_files(*paths: Path, mode: int = ANYONE, when_full: str = FREE_SPACE) -
 
 @contextmanager
 def plain_output_errors(place: Path, when_full: str = FREE_SPACE) -> Iterator[None]:
-    """Turn what the system refuses at a place (full, read-only, forbidden) into an OutputError."""
+    """Turn an error of the system (disk full, read-only, no permission) into an OutputError."""
     try:
         yield
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else f"the disk takes no more ({error})"
-        remedy = when_full if error.errno in FULL else "name a folder that can be written to"
+        remedy = when_full if error.errno in FULL else "choose a folder that can be written to"
         raise OutputError(f"{place}: {reason}; {remedy}") from error
 
 
@@ -111,7 +113,7 @@ def _partial_file(path: Path, mode: int) -> Iterator[Path]:
 
 
 def _is_held(descriptor: int, partial: Path) -> bool:
-    """Lock a new file; False where another process removed it before."""
+    """Lock a new file; False if another process has removed it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -177,7 +179,7 @@ CACHE_VARIABLE = "DETOKLENS_CACHE"
 
 
 def keeps_nothing() -> bool:
-    """Whether the user turned caching off."""
+    """Whether the user has turned off caching."""
     return os.environ.get(CACHE_VARIABLE) == ""
 
 

@@ -127,7 +127,7 @@ REFUSED = {
     "no such file or folder": ["nowhere.txt"],
     "unsupported file type": ["tokenizer.json"],
     "--memory 'much' is not a size": ["texts.jsonl", "--memory", "much"],
-    "needed: allow more memory": ["texts.jsonl", "--memory", "1MB"],
+    "; allow more memory or fewer": ["texts.jsonl", "--memory", "1MB"],
     "--batch '0' is less than a byte": ["texts.jsonl", "--batch", "0"],
     "no field 'body'; it has 'text'": ["texts.jsonl", "--text-field", "body"],
     "choose the ray engine": ["texts.jsonl", "--ray-address", "auto"],

@@ -50,7 +50,7 @@ def test_a_model_without_tokenizer_is_asked_by_id(tmp_path):
     write_gpt2(tmp_path, random_first_layer(dtype="float32"))
     rows = json.loads(run("partners", tmp_path, "--token-id", "5", "--top", "1", "--format", "json").stdout)["rows"]
     assert [row["query_token_id"] for row in rows] == [5, 5, 5]
-    assert refuse("partners", tmp_path, "word").startswith(f"detoklens: {tmp_path} has no tokenizer: give token ids")
+    assert refuse("partners", tmp_path, "word").startswith(f"detoklens: {tmp_path} has no tokenizer; pass token ids")
 
 
 def test_bad_input_is_one_line_and_writes_nothing(model, tmp_path):
@@ -66,7 +66,7 @@ def test_bad_input_is_one_line_and_writes_nothing(model, tmp_path):
 @pytest.mark.parametrize("place", ["a file", "a file/below"])
 def test_an_out_that_is_no_folder_is_one_line(model, tmp_path, place):
     (tmp_path / "a file").write_text("kept")
-    assert "name a folder" in refuse("partners", model, "a", "--out", tmp_path / place)
+    assert "choose a folder" in refuse("partners", model, "a", "--out", tmp_path / place)
     assert (tmp_path / "a file").read_text() == "kept"
 
 

@@ -102,7 +102,7 @@ def test_a_pipe_is_refused_by_name_and_passed_over_in_a_folder(folder: Path, mon
     find_inputs([folder])
     assert len(opened) == 4
     for pipe in pipes:
-        with pytest.raises(CorpusError, match="a pipe or a device can't be read in pieces"):
+        with pytest.raises(CorpusError, match="pipes and devices can't be read in parts"):
             find_inputs([pipe])
 
 
@@ -139,7 +139,7 @@ def test_a_linked_folder_is_not_passed_over(folder: Path, tmp_path_factory: pyte
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "z.txt").write_text("the sand")
     (folder / "linked").symlink_to(elsewhere)
-    with pytest.raises(CorpusError, match=r"linked: a link to a folder, which is not followed; .* or give the glob"):
+    with pytest.raises(CorpusError, match=r"linked: a link to a folder, which is not followed; .* or pass the glob"):
         names(folder)
     assert str(folder / "linked" / "z.txt") in names(folder / "**")
     assert names(folder / "linked") == [str(folder / "linked" / "z.txt")]

@@ -65,7 +65,7 @@ def test_rows_that_share_one_long_text_are_read_one_by_one(encoding: str, tmp_pa
 @pytest.mark.parametrize("encoding", ["plain", "delta length"])
 def test_a_page_that_does_not_fit_is_refused(encoding: str, tmp_path: Path) -> None:
     path = str(write(tmp_path / "t.parquet", [TEXT] * 64, encoding, compression="zstd"))
-    with pytest.raises(CorpusError, match=r"t\.parquet: has pages of 256 MB, more than the memory allows for one"):
+    with pytest.raises(CorpusError, match=r"t\.parquet: has pages of 256 MB, too large for the memory limit"):
         next(TextColumn(path, path, "text").values(0, 1, 5 * MB))
     assert next(TextColumn(path, path, "text").values(0, 1, 65 * MB)) == TEXT.encode()
 

@@ -198,7 +198,7 @@ def test_a_file_that_is_not_compressed_at_all_is_named(name: str, tmp_path: Path
 
 @pytest.mark.parametrize("content", [b"", b"PAR1 no", b"PAR1" + bytes(40) + b"PAR1"])
 def test_a_file_that_is_no_parquet_is_named(content: bytes, tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"t\.parquet: not a whole parquet file"):
+    with pytest.raises(CorpusError, match=r"t\.parquet: not a complete parquet file"):
         texts_of(write(tmp_path / "t.parquet", content))
 
 

@@ -20,7 +20,7 @@ def test_another_file_is_overwritten_only_by_force(model: Path, tmp_path: Path) 
     path = tmp_path / "thesis.svg"
     path.write_text("<svg>mine</svg>", encoding="utf-8")
     told = refuse("shape", model, "--figure", path)
-    assert "thesis.svg is not a figure drawn by detoklens; name another file or add --force" in told
+    assert "thesis.svg is not a figure drawn by detoklens; choose another file or add --force" in told
     assert path.read_text(encoding="utf-8") == "<svg>mine</svg>"
     run("shape", model, "--figure", path, "--force")
     drawn = path.read_bytes()

@@ -130,8 +130,8 @@ def test_documents_for_a_question_have_the_bound_of_counting(tmp_path: Path, mon
     monkeypatch.setattr(memory_module, "available_cores", lambda: 32)
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"text": ["short", "a" * (3 << 20)]}), path, use_dictionary=False)
-    with pytest.raises(CorpusError, match=r"t\.parquet: holds a document of more than 2 MB"):
+    with pytest.raises(CorpusError, match=r"t\.parquet: has a document of more than 2 MB"):
         list(read_documents([path]))
     pq.write_table(pa.table({"text": ["short", "a" * (9 << 20)]}), path, use_dictionary=False)
-    with pytest.raises(CorpusError, match=r"t\.parquet: has pages of 9 MB, more than the memory allows for one"):
+    with pytest.raises(CorpusError, match=r"t\.parquet: has pages of 9 MB, too large for the memory limit"):
         list(read_documents([path]))

@@ -168,14 +168,14 @@ def test_a_model_in_memory_stays_as_it_is():
 
 def test_more_blocks_than_there_are_are_refused():
     checkpoint = detoklens.load("demo").checkpoint
-    with pytest.raises(RangeError, match="4 blocks were asked for; demo has 3: ask for 3 or fewer"):
+    with pytest.raises(RangeError, match="4 blocks were requested, but demo has 3; pass 3 or fewer"):
         open_blocks(checkpoint, 4, 4)
 
 
 def test_a_checkpoint_that_is_cut_down_is_refused():
     checkpoint = detoklens.load("demo@0").checkpoint
     with pytest.raises(
-        CheckpointError, match=r"demo@0: tensor 'h.0.ln_2.bias' is missing, .* give the whole checkpoint"
+        CheckpointError, match=r"demo@0: tensor 'h.0.ln_2.bias' is missing, .* pass the whole checkpoint"
     ):
         open_blocks(checkpoint, 1, 4)
 

@@ -260,7 +260,7 @@ def test_damaged_vectors_are_said_to_be_and_computed_anew(answer, tmp_path, monk
 
 
 def test_what_can_not_be_asked_is_refused_in_one_line(tmp_path, monkeypatch):
-    with pytest.raises(RangeError, match="layer 3 was asked for; demo has layers 0 to 2: ask for one of them"):
+    with pytest.raises(RangeError, match="layer 3 does not exist: demo has layers 0 to 2; choose one of them"):
         dl.study("demo").ask(dl.Auroc(layer=3))
     folder = tmp_path / "copy"
     shutil.copytree(demo.CHECKPOINT, folder)
@@ -268,7 +268,7 @@ def test_what_can_not_be_asked_is_refused_in_one_line(tmp_path, monkeypatch):
         dl.study(folder, counts=demo.COUNTS).ask(FEW)
     monkeypatch.setattr("detoklens.model.checks.machine_memory", lambda: 1_000_000)
     with pytest.raises(
-        RangeError, match=r"4,096 vectors of width 128 .* ask for fewer heads, or on a machine with more"
+        RangeError, match=r"4,096 vectors of width 128 .* ask for fewer heads, or use a machine with more"
     ):
         dl.study("demo", documents=2).ask(dl.Auroc(layer=1, tokens=[1]))
     _change_config(folder, {"activation_function": "nonsense"})

@@ -94,7 +94,7 @@ def test_the_command_line_asks_a_file(file, tmp_path):
     assert (
         "can't be tested: intervals need bootstrap resamples" in run("layers", file, *words, "--out", tmp_path).stderr
     )
-    assert f"9 blocks were asked for; {file} has 3: ask for 3 or fewer" in refuse("layers", file, "--up-to", "9")
+    assert f"9 blocks were requested, but {file} has 3; pass 3 or fewer" in refuse("layers", file, "--up-to", "9")
 
 
 def test_the_beginning_of_text_token_is_the_files_own(tmp_path):
@@ -153,7 +153,7 @@ def biases(block: int) -> dict[str, np.ndarray]:
 )
 def test_tensors_that_transformers_leaves_out_are_refused(tmp_path, tensors, left_out):
     path = write_file(tmp_path / "m.gguf", extra_tensors=tensors)
-    with pytest.raises(UnsupportedModelError, match=f"leaves the tensor '{left_out}' of .* give the checkpoint as"):
+    with pytest.raises(UnsupportedModelError, match=f"leaves the tensor '{left_out}' of .* pass the checkpoint as"):
         open_blocks(dl.load(path).checkpoint, 2, 4)
 
 
@@ -190,14 +190,14 @@ def test_a_failure_of_transformers_while_it_runs_is_one_line(file):
 def test_a_file_that_is_larger_than_the_memory_is_refused(file, monkeypatch):
     """transformers reads all of it, in float32."""
     monkeypatch.setattr("detoklens.model.checks.machine_memory", lambda: 500_000)
-    said = r"all blocks, which are read of a GGUF file, .* give the checkpoint as"
+    said = r"all blocks, which are read of a GGUF file, .* pass the checkpoint as"
     with pytest.raises(RangeError, match=said):
         open_blocks(dl.load(file).checkpoint, 1, 4)
     with pytest.raises(RangeError, match=said):
         dl.study(file, text=TEXT, workers=1).ask(AUROC)
 
 
-@pytest.mark.parametrize(("heads", "remedy"), [([0], "; ask on a machine"), ([0, 1], "; ask for fewer heads, or on a")])
+@pytest.mark.parametrize(("heads", "remedy"), [([0], "; use a machine"), ([0, 1], "; ask for fewer heads, or use a")])
 def test_what_does_not_fit_of_a_folder_is_said_with_what_can_be_asked(folder, monkeypatch, heads, remedy):
     monkeypatch.setattr("detoklens.model.checks.machine_memory", lambda: 500_000)
     with pytest.raises(RangeError, match=f"the first 2 blocks in float32, 4,096 vectors of width 32 .*{remedy}"):

@@ -211,7 +211,7 @@ def test_another_models_tokenizer_is_refused(tokenizer: PreTrainedTokenizerFast)
         dl.load(small, tokenizer=tokenizer)
     with pytest.raises(dl.DetokLensError, match="object is not a fast tokenizer; pass a fast one of transformers"):
         dl.load(small, tokenizer=object())
-    with pytest.raises(dl.DetokLensError, match="loaded already"):
+    with pytest.raises(dl.DetokLensError, match="already loaded"):
         dl.study(dl.load(small), tokenizer=tokenizer)
 
 

@@ -239,7 +239,7 @@ def test_geometric_means_and_their_intervals():
 
 def test_what_can_not_be_asked_is_refused_in_one_line(tmp_path, monkeypatch):
     study = dl.study("demo")
-    with pytest.raises(RangeError, match="9 blocks were asked for; demo has 3: ask for 3 or fewer"):
+    with pytest.raises(RangeError, match="9 blocks were requested, but demo has 3; pass 3 or fewer"):
         study.ask(dl.Layers(up_to=9))
     with pytest.raises(RangeError, match="layer 2 is not among the first 2 blocks, 0 to 1; choose one"):
         study.ask(dl.Layers(up_to=2, after=2))
@@ -276,4 +276,4 @@ def test_a_report_asks_for_layers_where_that_is_wanted(tmp_path):
     assert (asked.report_section, asked.up_to) == ("Words written by the layer", 2)
     assert not any(isinstance(entry.question, dl.Layers) for entry in report_entries(dl.study("demo")))
     said = refuse("report", "demo", "--layers", "9", "--out", tmp_path / "report")
-    assert "9 blocks were asked for; demo has 3" in said
+    assert "9 blocks were requested, but demo has 3" in said

@@ -217,10 +217,10 @@ def test_folders_that_hold_no_whole_answer_are_refused(written, tmp_path):
     with pytest.raises(OutputError, match="no such folder"):
         dl.read_answer(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(OutputError, match="contains no answer of detoklens"):
+    with pytest.raises(OutputError, match="contains no detoklens answer"):
         dl.read_answer(tmp_path / "empty")
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "empty" / "a.parquet")
-    with pytest.raises(OutputError, match="contains no answer of detoklens"):
+    with pytest.raises(OutputError, match="contains no detoklens answer"):
         dl.read_answer(tmp_path / "empty")
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "empty" / "a.parquet", metadata={"detoklens": "{}"})
     with pytest.raises(OutputError, match="an earlier version of detoklens, or is damaged"):
@@ -280,6 +280,11 @@ def test_the_command_of_given_texts_cuts_them_alike(layer):
     study = Study(layer, texts=Texts(given=("the north wind",), prepend_bos=True, length=4))
     words = study.command(dl.Contributions()).split()
     assert words[-6:] == ["--text", "TEXTS.txt", "--length", "4", "--prepend-bos", "--document-per-line"]
+
+
+def test_the_command_prepends_the_beginning_of_text_token_once(layer):
+    command = Study(layer, texts=Texts(given=("the north wind",))).command(dl.Contributions(prepend_bos=True))
+    assert command.count("--prepend-bos") == 1
 
 
 def test_empty_texts_are_no_files(layer):

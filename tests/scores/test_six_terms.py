@@ -225,7 +225,7 @@ def test_a_text_may_be_given_as_it_is(tmp_path):
         np.testing.assert_array_equal(by_text[name], by_ids[name])
     with pytest.raises(RangeError, match="a text needs at least one token"):
         layer.terms("")
-    with pytest.raises(TokenError, match="has no tokenizer: give token ids"):
+    with pytest.raises(TokenError, match="has no tokenizer; pass token ids"):
         random_layer().terms("wind")
 
 

@@ -69,7 +69,9 @@ def test_a_trained_token_that_no_text_contains_is_left_out_too() -> None:
     study = dl.study(Layer(replace(as_layer(first).checkpoint, vocabulary=Vocabulary(tokenizer))))
     assert study.layer.meaningful_tokens.tolist() == list(range(10, len(names)))
     [note] = study.ask(dl.Lexicon(top=3)).notes
-    assert note.startswith("7 tokens that training barely changed and 1 token that no text contains left out of means")
+    assert note.startswith(
+        "left out of means, candidates and rankings: 7 tokens that training barely changed and 1 token that no text contains ("
+    )
     table = study.ask(dl.Frequency()).tables["untrained"]
     assert table.select("token", "trained").rows() == [(f"[unused{n}]", n == 7) for n in range(8)]
 
@@ -108,7 +110,7 @@ def test_they_are_left_out_unless_asked_for(
     assert np.isin(few.tables[table][column], by_default.layer.meaningful_tokens).all()
     assert table == "lexicon" or not np.isin(many.tables[table][column], by_default.layer.meaningful_tokens).all()
     [note] = [note for note in few.notes if "left out" in note]
-    assert note.startswith("82 tokens that training barely changed left out of means")
+    assert note.startswith("left out of means, candidates and rankings: 82 tokens that training barely changed (")
     assert not any("left out" in note for note in many.notes)
     assert many.provenance.options["all_tokens"]
     assert "all_tokens" not in few.provenance.options

@@ -202,7 +202,7 @@ def test_two_tokens_of_one_id_are_refused(folder, tmp_path):
     description = json.loads((folder / "tokenizer.json").read_text())
     description["model"]["vocab"]["zebra"] = 7
     (tmp_path / "tokenizer.json").write_text(json.dumps(description))
-    with pytest.raises(CheckpointError, match=r"the tokens .* and 'zebra' have one id, 7; download it again"):
+    with pytest.raises(CheckpointError, match=r"the tokens .* and 'zebra' share the id 7; download it again"):
         Vocabulary.from_folder(tmp_path)
 
 
@@ -228,7 +228,7 @@ def test_added_tokens_that_the_normalizer_makes_one_are_refused(folder, tmp_path
     description["added_tokens"].append(last | {"id": last["id"] + 1, "content": "<Pad>", "normalized": True})
     (tmp_path / "tokenizer.json").write_text(json.dumps(description))
     with pytest.raises(
-        CheckpointError, match=r"'<PAD>' and '<Pad>' are one text to the normalizer; remove one|Duplicate"
+        CheckpointError, match=r"'<PAD>' and '<Pad>' are the same text after normalization; remove one|Duplicate"
     ):
         Vocabulary.from_folder(tmp_path)
 

@@ -272,7 +272,7 @@ def test_an_array_that_claims_more_than_the_file_holds_is_refused(tmp_path, coun
     content = path.read_bytes()
     place = content.index(b"some.list") + len(b"some.list") + 8
     path.write_bytes(content[:place] + count.to_bytes(8, "little") + content[place + 8 :])
-    with pytest.raises(CheckpointError, match=r"bytes are announced at byte .* cut off or damaged"):
+    with pytest.raises(CheckpointError, match=r"bytes are declared at byte .* cut off or damaged"):
         detoklens.load(path)
 
 
@@ -471,14 +471,14 @@ def test_the_tokenizer_inside_can_be_counted_with(tmp_path):
     path = write_gguf(tmp_path / "m.gguf", model, "gpt2", more=tokens)
     assert load_vocabulary(path).encode("abba") == [2, 1, 0]
     assert detoklens.load(path).vocab_size == 3
-    with pytest.raises(CheckpointError, match=r"tokenizer is not read; name the folder of the model's own tokenizer"):
+    with pytest.raises(CheckpointError, match=r"tokenizer is not read; pass the folder of the model's own tokenizer"):
         load_vocabulary(write_gguf(tmp_path / "n.gguf", model, "gpt2"))
 
 
 def test_a_file_that_is_not_there_is_no_hub_id(tmp_path):
     for read in (detoklens.load, load_vocabulary):
-        with pytest.raises(CheckpointError, match=r"none\.gguf: no such file; name a GGUF file"):
+        with pytest.raises(CheckpointError, match=r"none\.gguf: no such file; pass the path of a GGUF file"):
             read("none.gguf")
     write_gguf(tmp_path / "m.gguf", tiny("gpt2", **GPT2), "gpt2")
-    with pytest.raises(CheckpointError, match=r"no config\.json; name the file m\.gguf itself"):
+    with pytest.raises(CheckpointError, match=r"no config\.json; pass the file m\.gguf itself"):
         detoklens.load(tmp_path)

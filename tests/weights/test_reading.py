@@ -124,7 +124,7 @@ def test_without_a_tokenizer_everything_works_by_id(tmp_path):
     assert layer.token(7) == "<id 7>"
     assert "by id only" in layer.notes[0]
     assert layer.affinity([7]).shape == (3, 1, 23)
-    with pytest.raises(DetokLensError, match="has no tokenizer: give token ids"):
+    with pytest.raises(DetokLensError, match="has no tokenizer; pass token ids"):
         layer.token_id("a")
 
 
@@ -244,7 +244,7 @@ def test_epsilon_comes_from_the_config(tmp_path):
     assert detoklens.load(write_gpt2(tmp_path, random_first_layer(epsilon=1e12))).weights.norm_epsilon == 1e12
     for bad in ("small", True, None, -1, float("nan"), float("inf"), 1e300, 10**400):
         write_gpt2(tmp_path, random_first_layer(), layer_norm_epsilon=bad)
-        with pytest.raises(CheckpointError, match="layer_norm_epsilon must be a number from 0 up, not "):
+        with pytest.raises(CheckpointError, match="layer_norm_epsilon must be a number of at least 0, not "):
             detoklens.load(tmp_path)
 
 
@@ -265,7 +265,7 @@ def test_a_folder_that_lacks_parts_says_which(tmp_path):
         detoklens.load(tmp_path)
     with pytest.raises(CheckpointError, match="no such folder"):
         detoklens.load(tmp_path / "elsewhere")
-    with pytest.raises(CheckpointError, match="is a file; name the folder"):
+    with pytest.raises(CheckpointError, match="is a file; pass the folder"):
         detoklens.load(tmp_path / "config.json")
 
 

@@ -65,7 +65,7 @@ export interface Bundle {
   model: Model;
   text_limit: number;
   has_tokens: boolean;
-  /** Special tokens and those that training barely changed, which are no partners. */
+  /** Special tokens and tokens that training barely changed, which are never partners. */
   left_out: number[];
   beginning: number | null;
   sample: { token: number; text: string | null; ids: number[]; head: number };

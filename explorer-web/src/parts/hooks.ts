@@ -49,7 +49,7 @@ export const firstView = new Promise<void>((resolve, reject) => {
   onFirstView = resolve;
   onFailure = reject;
 });
-firstView.catch(() => undefined); // a rejection is not an error if nobody waits
+firstView.catch(() => undefined); // a rejection is not an error if nothing awaits it
 
 export function failFirstView(error: unknown): void {
   onFailure(error);

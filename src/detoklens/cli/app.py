@@ -188,7 +188,7 @@ AS_FLAGS = {
     "as ids_field": "as --ids-field",
     "pass dtype=": "pass --dtype ",
     "omit dtype": "omit --dtype",
-    "pass its tokenizer, load(model, tokenizer=…)": "put its tokenizer.json next to the weights",
+    "its tokenizer: load(model, tokenizer=…)": "put its tokenizer.json next to the weights",
 }
 """Python parameters in messages, and the command-line options in place of them."""
 
@@ -210,7 +210,7 @@ def error_line(error: Exception) -> str | None:
         name = error.filename
         path = os.fsdecode(name) if isinstance(name, str | bytes | os.PathLike) else str(name)
         path = path if len(path) <= LONGEST_PATH else f"{path[:LONGEST_PATH]}…"
-        return f"detoklens: {path}: {error.strerror}; name another file or folder\n"
+        return f"detoklens: {path}: {error.strerror}; choose another file or folder\n"
     if isinstance(error, OSError) and error.errno in UNWRITABLE:
         return f"detoklens: the output can't be written: {error.strerror}; redirect it elsewhere\n"
     return None

@@ -46,7 +46,7 @@ class Compare:
 def compare(options: Compare, corpus: Corpus, texts: Texts, seed: SeedOptions, work: Cluster) -> None:
     """Compare several checkpoints in one report.
 
-    For example sizes, training steps or fine-tunes. Counts are used for the models whose tokenizer made them; a note
+    Models can differ in size, training step or fine-tuning. Counts are used if the model's tokenizer made them; a note
     lists the others. Run the same command again to continue an interrupted comparison. --engine ray runs one checkpoint
     per task, on one core each; all machines must see the models and the output folder.
 
@@ -85,7 +85,7 @@ def labelled_models(models: list[str]) -> dict[str, str]:
         in_range = label and several != [model]
         given += [(f"{label}@{each.rpartition('@')[2]}" if in_range else label, each) for each in several]
     if len(given) < 2:
-        raise DetokLensError(f"{plural(len(given), 'model')} to compare; name at least two")
+        raise DetokLensError(f"{plural(len(given), 'model')} to compare; pass at least two")
     unlabelled = [model for label, model in given if not label]
     folders = zip(*(model.split("/")[:-1] for model in unlabelled), strict=False) if len(unlabelled) > 1 else ()
     shared = "".join(f"{parts[0]}/" for parts in takewhile(lambda parts: len(set(parts)) == 1, folders))

@@ -38,7 +38,7 @@ class Printed:
     def __post_init__(self) -> None:
         """Refuse an impossible output before any work is done."""
         if self.output_format == "parquet" and sys.stdout.isatty():
-            raise OutputError("parquet is binary and this is a terminal: add `> table.parquet`")
+            raise OutputError("parquet output is binary; redirect it to a file, e.g. > table.parquet")
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ class Output(Printed):
         try:
             foreign = not self.force and self.figure.exists() and not is_ours(self.figure)
         except OSError as error:
-            raise OutputError(f"{self.figure}: {error.strerror}; name another file") from error
+            raise OutputError(f"{self.figure}: {error.strerror}; choose another file") from error
         if foreign:
-            raise OutputError(f"{self.figure} is not a figure drawn by detoklens; name another file or add --force")
+            raise OutputError(f"{self.figure} is not a figure drawn by detoklens; choose another file or add --force")
 
 
 def show_answer(answer: Answer, output: Output) -> None:

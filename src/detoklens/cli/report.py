@@ -52,7 +52,7 @@ def report(model: AnalysedModel, options: Report, corpus: Corpus, texts: Texts, 
     refuse_foreign(options.out, KIND)
     width = chosen_width(options.figure_width)
     if corpus.counts is not None and options.corpus:
-        raise DetokLensError("--counts and --corpus exclude each other; pass one of them")
+        raise DetokLensError("--counts and --corpus can't be combined; pass one of them")
     study = open_study(model, corpus, texts, seed, work)
     study.heads(options.heads)
     with open_engine(workers=work.workers) as engine:

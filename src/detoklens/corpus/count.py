@@ -249,7 +249,7 @@ class CountingRun:
         self.progress = Progress(total_size=sum(shard.size for shard in self.shards))
 
     def note_cost(self, reason: str | None, speed: float | None) -> None:
-        """Note why the slow library is used, and its cost."""
+        """Note why the slow library is used, and how long it takes."""
         note = f"tokenizing with tokenizers, which takes {COST}: {reason}"
         if speed:
             minutes = self.progress.total_size / speed / self.engine.workers / 60
@@ -258,7 +258,7 @@ class CountingRun:
         self.progress.notes.append(note)
 
     def complete(self, make_task: Callable[..., ShardTask]) -> None:
-        """Count what is not counted yet, and write the counts; the manifest comes last."""
+        """Count what is missing and write the counts, the manifest last."""
         self.output.check_plan(self.plan)
         self.output.save_plan(self.plan, self.vocabulary.to_json())
         tree = MergeTree(len(self.shards), self.output.parts)
@@ -266,9 +266,7 @@ class CountingRun:
         runs, tokens, tally = add_parts(tree.top())
         if tally.tokens == 0:
             self.output.forget_parts()
-            raise CorpusError(
-                f"the input holds no tokens ({tally.documents} documents, all empty); nothing was written"
-            )
+            raise CorpusError(f"the input has no tokens ({tally.documents} documents, all empty); nothing was written")
         self.progress.stage = "writing"
         self.watch(self.progress)
         folder = self.output.folder

@@ -135,7 +135,7 @@ class Counts:
             raise CountsError(
                 f"{folder}: counting was interrupted; run the same `detoklens count` command again to finish it"
                 if was_interrupted
-                else f"{folder}: no manifest.json, so no counts; name a folder made by `detoklens count`"
+                else f"{folder}: no manifest.json; pass a folder written by `detoklens count`"
             )
         manifest = read_json(folder / MANIFEST)
         check_integrity(folder, manifest)
@@ -394,7 +394,7 @@ def _open(path: Path, schema: pa.Schema) -> Iterator[Any]:
         file = pq.ParquetFile(pa.memory_map(os.fsencode(path)))
         if not file.schema_arrow.equals(schema):
             raise CountsError(
-                f"{path}: other columns than {', '.join(schema.names)}; delete its folder and count again"
+                f"{path}: columns differ from {', '.join(schema.names)}; delete its folder and count again"
             )
         yield file
     except (pa.ArrowException, OSError) as error:
@@ -403,7 +403,7 @@ def _open(path: Path, schema: pa.Schema) -> Iterator[Any]:
 
 def _check_total(path: Path, kind: str, found: int, expected: int) -> None:
     if found != expected:
-        raise CountsError(f"{path}: {found} {kind}, where the manifest says {expected}; delete its folder, count again")
+        raise CountsError(f"{path}: {found} {kind}, but the manifest says {expected}; delete its folder, count again")
 
 
 def _column(table: pa.Table, name: str) -> np.ndarray:

@@ -136,7 +136,7 @@ def _flat(part: dict[str, Any] | None, members: str) -> list[dict[str, Any]]:
 
 
 def _splitters(pre_tokenizer: dict[str, Any] | None) -> Iterator[tuple[ByteTable, ByteTable]]:
-    """Of each splitter, the pairs of bytes that it looks at together, and those where it need not have a border."""
+    """For each splitter, the pairs of bytes that it looks at together, and those where it need not have a border."""
     for number, part in enumerate(_flat(pre_tokenizer, "pretokenizers")):
         if part["type"] == "ByteLevel":
             looked_at, unsplit = _analyse(GPT2).pairs() if part["use_regex"] else _no_border()

@@ -54,7 +54,7 @@ def read_documents(
 
 @dataclass(frozen=True)
 class Sample(Generic[Kept]):
-    """What was kept of each sampled text, lowest rank first, and the number of texts read."""
+    """The result of `keep` for each sampled text, lowest rank first, and the number of texts read."""
 
     documents: list[Kept]
     read: int

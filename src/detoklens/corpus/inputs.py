@@ -59,7 +59,7 @@ def kind_of(path: str) -> tuple[str, str | None]:
 
 @dataclass(frozen=True)
 class Accepted:
-    """Which files an input may name, and endings of files that belong to them."""
+    """The kinds of input files, and the endings of files that belong to them."""
 
     test: Callable[[str], bool]
     kinds: str
@@ -89,7 +89,7 @@ def _files_of(argument: str, apart_from: Path | None, accepted: Accepted) -> lis
         paths = _below(argument)
     elif os.path.exists(argument):
         if not os.path.isfile(argument):
-            raise CorpusError(f"{argument}: a pipe or a device can't be read in pieces; write its text into a file")
+            raise CorpusError(f"{argument}: pipes and devices can't be read in parts; write the text to a file")
         if not accepted.test(argument):
             raise CorpusError(f"{argument}: unsupported file type; accepted are {accepted.kinds}")
         return [(argument, argument)]
@@ -116,7 +116,7 @@ def _below(folder: str) -> Iterator[str]:
         for path in (os.path.join(root, name) for name in folders):
             if os.path.islink(path):
                 raise CorpusError(
-                    f"{path}: a link to a folder, which is not followed; move it away, or give the glob "
+                    f"{path}: a link to a folder, which is not followed; remove it, or pass the glob "
                     f"'{os.path.join(folder, '**')}', which follows links"
                 )
         paths = (os.path.join(root, name) for name in files if not name.startswith("."))
@@ -138,7 +138,7 @@ def _check_searched(pattern: str) -> None:
 
 def _refuse(error: OSError) -> None:
     raise CorpusError(
-        f"{error.filename}: a folder that can't be read ({error.strerror}); fix its permissions, or name files"
+        f"{error.filename}: a folder that can't be read ({error.strerror}); fix its permissions, or pass files"
     ) from error
 
 

@@ -70,7 +70,7 @@ def read_json(path: Path) -> JsonObject:
     except (OSError, ValueError) as error:
         raise CountsError(f"{path}: can't be read as JSON ({error}); count again into another folder") from error
     if content.get("format") != FORMAT:
-        raise CountsError(f"{path}: not a manifest of counts; name a folder made by `detoklens count`")
+        raise CountsError(f"{path}: not a manifest of counts; pass a folder written by `detoklens count`")
     version = content.get("format_version")
     if version != FORMAT_VERSION:
         raise CountsError(f"{path}: counts format {version} is not supported (expected {FORMAT_VERSION}); count again")

@@ -43,8 +43,8 @@ def share_of(memory: int, workers: int) -> int:
     share = memory // workers
     if share < SMALLEST_SHARE:
         raise DetokLensError(
-            f"{memory >> 20} MB for {workers} workers is {share >> 20} MB each; {SMALLEST_SHARE >> 20} MB are "
-            "needed: allow more memory or fewer workers"
+            f"{memory >> 20} MB for {workers} workers is {share >> 20} MB each, but a worker needs "
+            f"{SMALLEST_SHARE >> 20} MB; allow more memory or fewer workers"
         )
     return share
 

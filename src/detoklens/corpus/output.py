@@ -81,7 +81,7 @@ def _joined(runs: list[Run]) -> Run:
 
 
 def _bigram_table(run: Run, vocabulary_size: int) -> pa.Table:
-    """A function of its own, so that its arrays are freed before the next run is merged."""
+    """A separate function, so that its arrays are freed before the next run is merged."""
     suffixes, prefixes = np.divmod(run.keys, run.keys.dtype.type(vocabulary_size))
     columns = [suffixes.astype(np.uint32), prefixes.astype(np.uint32), run.counts]
     return pa.table(columns, schema=BIGRAM_SCHEMA)
@@ -161,7 +161,7 @@ def open_output(folder: Path) -> Iterator[OutputFolder]:
     try:
         output.work.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"{folder}: can't be made ({error.strerror}); choose another folder") from error
+        raise OutputError(f"{folder}: can't be created ({error.strerror}); choose another folder") from error
     with _locked(output.work / "lock", folder):
         try:
             output.remove_leftovers()
@@ -177,7 +177,7 @@ def _check_content(folder: Path) -> None:
     """Refuse a folder that is neither empty nor one of an earlier count."""
     try:
         if folder.exists() and not folder.is_dir():
-            raise OutputError(f"{folder}: is a file; name a folder")
+            raise OutputError(f"{folder}: is a file; pass a folder")
         names = {path.name for path in folder.iterdir()} if folder.exists() else set()
     except OSError as error:
         raise OutputError(f"{folder}: can't be read ({error.strerror}); choose another folder") from error

@@ -230,7 +230,7 @@ class Spills:
         self._levels: list[list[Path]] = [[]]
 
     def put_away(self, run: Run) -> None:
-        """Write a run that memory can't hold."""
+        """Write a run that does not fit into memory."""
         self._add(0, [run])
 
     def merged_with(self, last: Run) -> Iterable[Run]:

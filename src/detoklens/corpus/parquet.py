@@ -108,7 +108,9 @@ class ParquetFile:
         except UnicodeDecodeError as error:
             raise CorpusError(f"{name}: a column name is not valid UTF-8; rename the column") from error
         except (pa.ArrowException, OSError) as error:
-            raise CorpusError(f"{name}: not a whole parquet file ({first_line(error)}); download it again") from error
+            raise CorpusError(
+                f"{name}: not a complete parquet file ({first_line(error)}); download it again"
+            ) from error
         self.schema: pa.Schema = self._file.schema_arrow
 
     def sizes(self, columns: Sequence[str]) -> list[tuple[int, int]]:
@@ -127,8 +129,8 @@ class ParquetFile:
                 page = max(largest_page(self.path, chunk) for chunk in chunks)
                 if page > PAGE_SHARE * longest:
                     raise CorpusError(
-                        f"{self.name}: has pages of {page >> 20} MB, more than the memory allows for one; write the "
-                        "file again with smaller pages, or count with more memory or fewer workers"
+                        f"{self.name}: has pages of {page >> 20} MB, too large for the memory limit; rewrite the "
+                        "file with smaller pages, or count with more memory or fewer workers"
                     )
                 is_text = any(chunk.physical_type == "BYTE_ARRAY" for chunk in chunks)
                 numbers = max(chunk.num_values for chunk in chunks)

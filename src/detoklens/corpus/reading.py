@@ -194,7 +194,7 @@ def read_chunks(path: str, compression: str | None, start: int = 0) -> Iterator[
 
 
 def _lost_chunk(path: str, compression: str, place: int) -> bytes:
-    """Return what the failed read at `place` had uncompressed so far, by reading it again byte by byte."""
+    """Return what the failed read at `place` had decompressed, by reading again byte by byte."""
     lost = bytearray()
     with _open(path) as file, contextlib.suppress(OSError):
         stream = pa.CompressedInputStream(file, compression)
@@ -210,7 +210,7 @@ def _open(path: str) -> Any:
         return pa.OSFile(os.fsencode(path))
     except OSError as error:
         raise CorpusError(
-            f"{path}: can't be read any more ({error}); it was moved or truncated during the run"
+            f"{path}: can no longer be read ({error}); it was moved or truncated during the run"
         ) from error
 
 

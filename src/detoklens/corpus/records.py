@@ -39,7 +39,7 @@ class Tally:
 
     @property
     def bigrams(self) -> int:
-        """Number of adjacent pairs: one for each token but the first of its document."""
+        """Number of adjacent pairs: one for each token except the first of its document."""
         return self.tokens - self.documents_with_tokens
 
     def check_sums(self, where: object, tokens: int, bigrams: int) -> None:
@@ -61,7 +61,7 @@ def bad_record(problem: str, options: ReadingOptions, tally: Tally) -> None:
 
 
 def name_the_field(fields: Sequence[str]) -> str:
-    """Advice for a corpus without the requested field: the fields that hold text, the likeliest first."""
+    """Advice for a corpus without the requested field: the text fields, the most likely first."""
     if not fields:
         return "none of them holds text; check the input"
     fields = sorted(fields, key=lambda field: field.lower() not in LIKELY_FIELDS)
@@ -73,6 +73,6 @@ def check_length(name: str, size: int, longest: int) -> None:
     """Refuse a document that would not fit into the allowed memory."""
     if size > longest:
         raise CorpusError(
-            f"{name}: holds a document of more than {longest >> 20} MB, more than the memory allows for one; split it "
+            f"{name}: has a document of more than {longest >> 20} MB, too large for the memory limit; split it "
             "(for .txt files set document_per_line=True), or count with more memory or fewer workers"
         )

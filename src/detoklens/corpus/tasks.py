@@ -49,7 +49,7 @@ class ShardTask(ABC):
 
     @property
     def memory_of_pairs(self) -> int:
-        """What remains for the counter besides the batches."""
+        """The memory left for the counter after the batches."""
         return self.memory // 2
 
     @abstractmethod
@@ -86,8 +86,8 @@ class CountTask(ShardTask):
             ids, offsets = encoded
             if len(offsets) != len(texts) + 1 or offsets[0] != 0 or offsets[-1] != len(ids):
                 raise TokenError(
-                    f"{self.library} gave ids of {len(offsets) - 1} documents for {len(texts)}; install another "
-                    "version of it"
+                    f"{self.library} returned ids for {len(offsets) - 1} documents instead of {len(texts)}; install "
+                    "another version of it"
                 )
             tally.tokens += len(ids)
             tally.documents_with_tokens += int(np.count_nonzero(np.diff(offsets)))
@@ -173,7 +173,7 @@ class MergeTree:
             yield self.ready.pop()
 
     def mark_done(self, node: Node) -> None:
-        """Remove the parts below a new part; note that its parent can be made, if it completes the parts below that."""
+        """Remove the parts below a new part; note whether it completes the parts below its parent."""
         if node.level > 0:
             self._remove_children(node)
         if node.parent in self._missing:
@@ -194,7 +194,7 @@ class MergeTree:
         return [self.path(Node(level, index)) for index in range(self._widths[level])]
 
     def _is_covered(self, node: Node) -> bool:
-        """Whether a part has what the node stands for."""
+        """Whether some part includes the counts of this node."""
         return self.path(node).exists() or (node.level + 1 < len(self._widths) and self._is_covered(node.parent))
 
     def _remove_children(self, node: Node) -> None:

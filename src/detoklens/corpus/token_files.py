@@ -116,7 +116,7 @@ class PairBatch(NamedTuple):
 
 
 def recognize(file: InputFile, options: ImportOptions, vocabulary_size: int) -> TokenFile:
-    """Recognize the kind of a file; refuse one whose content is ambiguous."""
+    """Return the kind of a file; refuse one whose content is ambiguous."""
     suffix = Path(file.path).suffix.lower()
     if _is_infini_gram(file.path):
         return _infini_gram(file, options, vocabulary_size)
@@ -247,7 +247,8 @@ def _table(file: InputFile, options: ImportOptions, suffix: str) -> TokenFile:
     if field not in schema.names:
         raise _refuse(
             file.name,
-            f"no column {field!r}, nor id0, id1 and count; it has {', '.join(schema.names)}; pass one as ids_field",
+            f"has neither a column {field!r} nor id0, id1 and count, only {', '.join(schema.names)}; "
+            "pass one as ids_field",
         )
     kind = schema.field(field).type
     is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
@@ -321,7 +322,9 @@ def _pairs(file: TokenFile, batch: Any, vocabulary_size: int) -> PairBatch:
     for ids in (first, second):
         _check_ids(file, ids, vocabulary_size)
     if len(counts) and (counts.min() < 1 or counts.astype(np.float64).sum() > LARGEST_TOTAL):
-        raise _refuse(file.name, f"has a count of {counts.min()}; counts are at least 1, and their sum below 2^62")
+        raise _refuse(
+            file.name, f"has a count of {counts.min()}; counts must be at least 1 and add up to less than 2^62"
+        )
     return PairBatch(second, first, counts)
 
 
@@ -348,7 +351,7 @@ def _rows(file: TokenFile, column: Any, vocabulary_size: int) -> TokenBatch:
 
 
 def _read_block(file: TokenFile, start: int, stop: int, vocabulary_size: int) -> TokenBatch:
-    """Ids [start, stop), and the one before them, with which the first of them may be a bigram."""
+    """Ids [start, stop), and the id before them, which may form a bigram with the first."""
     begin = max(0, start - 1)
     dtype = np.dtype(file.dtype)
     ids = np.fromfile(file.path, dtype, stop - begin, offset=file.offset + begin * dtype.itemsize)
@@ -370,7 +373,7 @@ def _read_block(file: TokenFile, start: int, stop: int, vocabulary_size: int) ->
 def _batch(
     file: TokenFile, ids: np.ndarray, starts: Bool[np.ndarray, "id"], overlaps: bool, documents: int, size: int
 ) -> TokenBatch:
-    """Take out separators: what follows one starts a document."""
+    """Remove separators; a document starts after each."""
     if file.separator is not None:
         is_separator = ids == file.separator
         starts[1:] |= is_separator[:-1]
@@ -421,5 +424,5 @@ def _read_bounds(file: TokenFile, _changed: int) -> Int64[np.ndarray, "document_
     starts, ends = np.reshape(bounds, (-1, 2)).T
     starts, ends = np.append(starts, file.length), np.insert(ends, 0, 0)
     if not np.array_equal(starts, ends) or np.any(np.diff(starts) < 0):
-        raise _refuse(file.bounds, f"its documents don't follow each other over the {file.length:,} ids of {file.name}")
+        raise _refuse(file.bounds, f"its documents don't cover, in order, the {file.length:,} ids of {file.name}")
     return starts

@@ -91,7 +91,7 @@ class WordByWord:
     def _encode_new_words(
         self, text: UInt8[np.ndarray, "byte"], starts: Int[np.ndarray, "text_and_end"]
     ) -> Encoded | None:
-        """The ids of the texts; None, with an empty table, if too many words are new to be worth it."""
+        """The ids of the texts; None, with an empty table, if too many words are new for this to pay off."""
         numbers, words_before, new, known = intern_words(
             text, starts, self._joined, self._seed, self._slots, self._kept, self._known
         )

@@ -168,7 +168,7 @@ LARGEST = 2**32 - 1
 
 
 def write_counts(counts: Counts, vocab_size: int, folder: Path, most: int = MOST_PAIRS) -> dict[str, Any]:
-    """Write the pairs by query and by key, at most so many of each; return their description for bundle.json."""
+    """Write the most frequent pairs by query and by key; return their description for bundle.json."""
     (folder / COUNTS_FOLDER).mkdir()
     bigrams, threshold = counts.bigrams, 1
     if len(bigrams.counts) > most:

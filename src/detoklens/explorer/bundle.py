@@ -236,7 +236,7 @@ def _model(layer: Layer) -> dict[str, Any]:
 
 
 def _kernel(layer: Layer) -> dict[str, Any]:
-    """What the scores of rotary and ALiBi positions depend on."""
+    """The parameters of rotary and ALiBi positions."""
     rotary, slopes = layer.weights.rotary_frequencies, layer.weights.alibi_slopes
     factor = layer.weights.rotary_factor
     return {

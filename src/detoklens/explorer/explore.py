@@ -63,7 +63,7 @@ def served(study: Study, port: int = 0, framed: bool = False, proxied: bool = Fa
 
 
 def explore(study: Study, port: int = 0) -> Explorer:
-    """Open the explorer in the background, in a notebook or in the browser; head cards follow when computed."""
+    """Open the explorer in a notebook or the browser, served in the background; head cards follow when computed."""
     notebook, stack = in_notebook(), ExitStack()
     server = stack.enter_context(served(study, port, framed=notebook, proxied=COLAB in sys.modules))
     separate = Study(study.layer, study.counts, study.texts, study.seed, study.work, study.model_words)

@@ -94,11 +94,11 @@ class Handler(BaseHTTPRequestHandler):
         """Refuse with one line of plain text; called for every method but GET and HEAD."""
         if code == HTTPStatus.NOT_IMPLEMENTED:
             code, message = HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are allowed"
-        said = f"{message or HTTPStatus(code).phrase}\n".encode()
+        body = f"{message or HTTPStatus(code).phrase}\n".encode()
         self.close_connection = True
-        self._begin(code, "text/plain; charset=utf-8", len(said))
+        self._begin(code, "text/plain; charset=utf-8", len(body))
         if self.command != "HEAD":
-            self.wfile.write(said)
+            self.wfile.write(body)
 
     def log_message(self, *_told: Any) -> None:
         """Log nothing."""

@@ -18,7 +18,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 from detoklens.figures import theme
 from detoklens.figures.labels import short_number
 
-MANY_POINTS = 10_000  # drawn smaller from here on
+MANY_POINTS = 10_000  # from here on, points are drawn smaller
 
 
 def numbers(values: pl.Series) -> Num[np.ndarray, " row"]:
@@ -35,7 +35,7 @@ def line(axes: Axes, x: pl.Series, y: pl.Series, style: theme.Style, **more: Any
 
 
 def band(axes: Axes, x: pl.Series, low: pl.Series, high: pl.Series, style: theme.Style) -> None:
-    """Fill the area between two columns, faint enough for a line in front of it."""
+    """Fill the area between two columns, faint enough to draw a line over it."""
     if low.drop_nulls().is_empty() or high.drop_nulls().is_empty():
         return
     axes.fill_between(numbers(x), numbers(low), numbers(high), color=style.colour, alpha=0.22, linewidth=0)

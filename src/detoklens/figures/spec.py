@@ -77,8 +77,8 @@ class FigureSpec:
         if not isinstance(self.function, str):
             return self.function
         package = self.module.rpartition(".")[0]
-        beside = f"{package}.figures"
-        module = import_module(beside if package and find_spec(beside) else self.module)
+        figures = f"{package}.figures"
+        module = import_module(figures if package and find_spec(figures) else self.module)
         found: Callable[..., Figure] = getattr(module, self.function or self.name)
         return found
 

@@ -241,8 +241,8 @@ def figure_function(draw: Callable[Parameters, Figure]) -> Callable[Parameters, 
 
 def _finish(panels: Sequence[Axes]) -> None:
     for axes in panels:
-        said = any(text.get_text() == NO_DATA for text in axes.texts)  # by a figure function that this one called
-        if axes.axison and not said and not _has_data(axes):
+        has_note = any(text.get_text() == NO_DATA for text in axes.texts)  # by a figure function that this one called
+        if axes.axison and not has_note and not _has_data(axes):
             axes.set(xticks=[], yticks=[])
             axes.text(0.5, 0.5, NO_DATA, transform=axes.transAxes, ha="center", va="center", alpha=SOFT)
         for axis in (axes.xaxis, axes.yaxis):

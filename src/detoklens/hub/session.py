@@ -298,7 +298,7 @@ class Assembly:
         return remote.etag if ranges == (range(remote.size),) and SHA256.fullmatch(remote.etag) else None
 
     def after(self, done: int) -> Iterator[tuple[RemoteFile, list[range]]]:
-        """Yield what is left to fetch once the file's first `done` bytes are there."""
+        """Yield the ranges left to fetch once the file's first `done` bytes have arrived."""
         skip = done - len(self.header)
         for remote, ranges in self.parts:
             left = []

@@ -200,8 +200,8 @@ def merge_pieces(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The ids of all pieces by byte-pair merges, concatenated, and each piece's offset in them.
 
-    Piece p is text[starts[p] : starts[p + 1]], or the token whole[p] unless that is -1. Of all adjacent pairs, the
-    leftmost with the lowest rank is merged, again and again. `keys` and `table` are of `tabulate_merges`.
+    Piece p is text[starts[p] : starts[p + 1]], or the token whole[p] unless that is -1. The leftmost adjacent pair
+    with the lowest rank is merged until no pair has a rank. `keys` and `table` are those of `tabulate_merges`.
     """
     no_rank = np.int32(2**31 - 1)
     ids, offsets = np.empty(len(text), np.uint32), np.zeros(len(starts), np.int64)

@@ -26,7 +26,7 @@ def tail_probability(observed: float, null: Float[np.ndarray, "draw"]) -> float:
 
 
 def holm(p_values: Float[np.ndarray, "head"]) -> Float[np.ndarray, "head"]:
-    """p-values adjusted for testing all heads (Holm 1979): those at most ALPHA are wrong in at most 2 % of models.
+    """p-values adjusted for testing all heads (Holm 1979): at most 2 % of models have a false positive at ALPHA.
 
     Untested heads are NaN; they stay NaN and do not count.
     """

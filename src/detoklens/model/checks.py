@@ -56,7 +56,7 @@ def depth_of(config: dict[str, Any]) -> int:
 
 @contextmanager
 def their_failures(where: Path | str) -> Iterator[None]:
-    """Turn any exception of transformers or torch into one line: our reader may accept what they reject."""
+    """Turn any exception of transformers or torch into one line: our reader accepts more than they do."""
     try:
         yield
     except (MemoryError, DetokLensError):
@@ -72,7 +72,7 @@ def check_layer(checkpoint: Checkpoint, layer: int) -> None:
     depth = depth_of(checkpoint.config)
     if layer >= depth:
         raise RangeError(
-            f"layer {layer} was asked for; {checkpoint.name} has layers 0 to {depth - 1}: ask for one of them"
+            f"layer {layer} does not exist: {checkpoint.name} has layers 0 to {depth - 1}; choose one of them"
         )
 
 
@@ -82,21 +82,21 @@ def refuse_layers(checkpoint: Checkpoint, n_blocks: int) -> None:
     spec_of(checkpoint.config)
     depth = depth_of(checkpoint.config)
     if n_blocks > depth:
-        raise RangeError(f"{n_blocks} blocks were asked for; {checkpoint.name} has {depth}: ask for {depth} or fewer")
+        raise RangeError(f"{n_blocks} blocks were requested, but {checkpoint.name} has {depth}; pass {depth} or fewer")
 
 
 def what_is_loaded(checkpoint: Checkpoint, n_blocks: int) -> str:
-    """The blocks that are in memory at once, as error messages name them."""
+    """The blocks that are in memory at the same time, as named in error messages."""
     if is_in_a_file(checkpoint):
         return "all blocks, which are read of a GGUF file,"
     return "the first block" if n_blocks == 1 else f"the first {n_blocks} blocks"
 
 
 def remedy_of_memory(checkpoint: Checkpoint, less: str = "") -> str:
-    """What to do if memory does not suffice; `less` is what could be asked for instead."""
+    """What to do if memory is too small; `less` names a smaller request."""
     if is_in_a_file(checkpoint):
-        return "give the checkpoint as safetensors"
-    return f"ask for {less}, or on a machine with more memory" if less else "ask on a machine with more memory"
+        return "pass the checkpoint as safetensors"
+    return f"ask for {less}, or use a machine with more memory" if less else "use a machine with more memory"
 
 
 def is_in_a_file(checkpoint: Checkpoint) -> bool:

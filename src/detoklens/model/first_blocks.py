@@ -166,13 +166,13 @@ def _refuse_missing(loaded: Loaded, spec: Spec, name: str) -> None:
     absent = sorted(tensor for tensor in loaded.missing if f".{spec.blocks}." in f".{tensor}" and spec.part in tensor)
     if absent:
         raise CheckpointError(
-            f"{name}: tensor {absent[0]!r} is missing, so its first blocks can't be run; give the whole checkpoint"
+            f"{name}: tensor {absent[0]!r} is missing, so its first blocks can't be run; pass the whole checkpoint"
         )
 
 
 def _refuse_misread_gguf(loaded: Loaded, checkpoint: Checkpoint, n_blocks: int) -> None:
     """transformers silently drops tensors of a GGUF file that its config does not have, and ignores some settings."""
-    remedy = "so its first blocks can't be run as they are; give the checkpoint as safetensors"
+    remedy = "so its first blocks can't be run as they are; pass the checkpoint as safetensors"
     source = source_of(checkpoint, n_blocks)
     left_out = source.left_out(loaded.model.state_dict().keys()) if isinstance(source, GGUFFile) else []
     if left_out:
@@ -338,7 +338,7 @@ class _SoftmaxCatcher(TorchFunctionMode):  # type: ignore[misc]
 
 @contextmanager
 def one_thread_each() -> Iterator[None]:
-    """Let each of our threads compute on one core: the threads are the parallelism, and sums keep their order."""
+    """Run each of our threads on one core: threads are the only parallelism, and sums keep their order."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

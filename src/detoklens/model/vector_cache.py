@@ -55,7 +55,7 @@ def batches(texts: Texts, beginning: tuple[int, ...]) -> list[Texts]:
 
 
 def describe_vectors(checkpoint: Checkpoint, layer: int, beginning: tuple[int, ...], dtype: str) -> dict[str, Any]:
-    """Everything that determines, bit by bit, what enters a layer at the position of each token after BOS."""
+    """Everything that determines, to the last bit, what enters a layer at the position of each token after BOS."""
     import torch
 
     readers = ("torch", "transformers", "gguf") if is_in_a_file(checkpoint) else ("torch", "transformers")
@@ -120,7 +120,7 @@ def _first_line(line: str, vectors: Vectors) -> bytes:
 
 
 def _read(path: Path, line: str, shape: tuple[int, int], say: Callable[[str], None]) -> Vectors | None:
-    """The vectors of a file; None if there is no such file or, with a note, if it is damaged."""
+    """The vectors in a file; None if it does not exist or, with a note, if it is damaged."""
     try:
         with open_cached(path) as file:
             first = file.readline(LONGEST_LINE)

@@ -69,7 +69,7 @@ def run_real_layer(real: Path | Any, config: dict[str, Any], token_ids: Sequence
         if random:
             raise UnsupportedModelError(
                 f"{name}: transformers does not find the tensor {random[0]!r}, so there is nothing to compare with; "
-                "give the checkpoint as safetensors"
+                "pass the checkpoint as safetensors"
             )
         model = loaded.model.get_submodule(spec.part) if spec.part else loaded.model
         block = model.get_submodule(spec.blocks)[0]

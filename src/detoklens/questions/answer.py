@@ -403,7 +403,7 @@ ASK_AGAIN = "ask again and write to a new folder"
 
 @dataclass(frozen=True)
 class Description:
-    """What a table's file says about its answer."""
+    """The description of an answer in the file of a table."""
 
     question: str
     settings: dict[str, Any]
@@ -529,7 +529,7 @@ def read_answer(folder: str | Path, question: str | None = None) -> Answer | Com
 
         folder = fetch_folder(str(folder), (".parquet",))
     if not folder.is_dir():
-        raise OutputError(f"{folder}: no such folder; name one that an answer was written to")
+        raise OutputError(f"{folder}: no such folder; pass one that an answer was written to")
     found: dict[str, tuple[Description, dict[str, StoredTable]]] = {}  # by provenance
     refused: list[OutputError] = []
     for path in sorted(folder.glob("*.parquet")):
@@ -542,7 +542,7 @@ def read_answer(folder: str | Path, question: str | None = None) -> Answer | Com
     if not found and refused:
         raise OutputError(f"{refused[0]}; {ASK_AGAIN}")
     if not found:
-        raise OutputError(f"{folder} contains no answer of detoklens; name a folder that an answer was written to")
+        raise OutputError(f"{folder} contains no detoklens answer; pass a folder that an answer was written to")
     names = sorted({about.question for about, _ in found.values()})
     chosen = {origin: each for origin, each in found.items() if question in (None, each[0].question)}
     if not chosen:

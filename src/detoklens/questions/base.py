@@ -47,7 +47,7 @@ class Verdict:
         return self.value == "yes"
 
     def to_dict(self) -> dict[str, Any]:
-        """The verdict as JSON holds it."""
+        """The verdict as plain data for JSON."""
         return {"value": self.value, "heads": list(self.heads), "reason": self.reason}
 
 
@@ -126,7 +126,7 @@ class Question(Checked):
     """How that section asks it without parameters: fields of a ReportEntry."""
 
     def __init_subclass__(cls) -> None:
-        """Tell its figures where their functions are."""
+        """Set the module in which its figures find their functions."""
         for kind in {"figures", "compared_figures"} & vars(cls).keys():
             setattr(cls, kind, tuple(replace(spec, module=cls.__module__) for spec in getattr(cls, kind)))
 
@@ -148,7 +148,7 @@ class Question(Checked):
 
     @classmethod
     def report_entries(cls, _study: Study) -> Sequence[ReportEntry]:
-        """What its report section asks of a study."""
+        """The questions that its report section asks a study."""
         return [ReportEntry(cls(), **{"compared": bool(cls.compared_figures), **cls.reported})]
 
     @classmethod
@@ -168,7 +168,7 @@ class Question(Checked):
 
     @property
     def no_head(self) -> str:
-        """How a sentence about no head begins; it speaks of the chosen heads only, if some were chosen."""
+        """The beginning of a sentence about no head: "No head", or "None of the chosen heads" if some were chosen."""
         return NO_HEAD if getattr(self, "heads", None) is None else "None of the chosen heads"
 
     def cli_args(self, _study: Study) -> list[str]:

@@ -108,7 +108,7 @@ def _question(name: str, question: type[Question]) -> dict[str, Any]:
 
 
 def _rows(name: str) -> dict[str, Any]:
-    """The schema of a list of rows, all of one of the command's tables."""
+    """The schema of a list of rows, all from the same table of the command."""
     tables = OTHER_TABLES[name]
     return {
         "$schema": DIALECT,

@@ -104,7 +104,7 @@ class OnText(SplitTerms):
         return self.prepend_bos
 
     def settings(self, study: Study) -> dict[str, Any]:
-        """The documents' digest says how they begin."""
+        """Without prepend_bos, which the digest of the documents covers."""
         return {name: value for name, value in super().settings(study).items() if name != "prepend_bos"}
 
 

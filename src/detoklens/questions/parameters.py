@@ -96,11 +96,11 @@ def documented(owner: Owner) -> Owner:
 
 
 def to_cli_args(owner: Any) -> list[str]:
-    """The command-line arguments for all parameters that differ from their defaults, positional ones first."""
+    """The command-line arguments for all options that differ from their defaults, positional ones first."""
     words: list[str] = []
     for setting in sorted(settings_of(type(owner)), key=lambda setting: not setting.positional):
         value = getattr(owner, setting.name)
-        if value == setting.default:
+        if value == setting.default or not setting.parameter.cli:
             continue
         if setting.spell is not None:
             words += setting.spell(value)
@@ -124,7 +124,7 @@ SIMPLE: dict[Any, tuple[Any, str]] = {
 
 
 def choices_of(kind: Any) -> tuple[Any, ...]:
-    """The alternatives of a union; any other type is its own only alternative."""
+    """The alternatives of a union; for any other type, the type itself."""
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
@@ -233,7 +233,7 @@ def read_text(path: Path, wanted: str) -> str:
 
 
 def in_one_word(flag: str) -> Callable[[Iterable[int]], list[str]]:
-    """Spell several numbers as one argument: `--heads 0,7`."""
+    """Write several numbers as one argument: `--heads 0,7`."""
     return lambda numbers: [flag, ",".join(map(str, numbers))]
 
 

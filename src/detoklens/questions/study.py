@@ -231,7 +231,7 @@ class Study:
         if heads is None:
             return list(range(self.layer.n_heads))
         if not heads:
-            raise RangeError("heads is empty; name at least one, e.g. 0, or leave it out for all heads")
+            raise RangeError("heads is empty; pass at least one, e.g. 0, or omit it for all heads")
         self.layer.check(heads=heads)
         return list(dict.fromkeys(heads))
 
@@ -244,7 +244,7 @@ class Study:
         left_out += [f"{plural(impossible, 'token')} that no text contains"] * bool(impossible)
         if left_out and len(layer.meaningful_tokens) < layer.vocab_size:
             self.notes.append(
-                f"{listed(left_out)} left out of means, candidates and rankings (all_tokens includes them; "
+                f"left out of means, candidates and rankings: {listed(left_out)} (all_tokens includes them; "
                 "`frequency --by untrained` lists them)"
             )
         return layer.meaningful_tokens
@@ -565,7 +565,7 @@ def study(
         layer = load(model, revision=revision, tokenizer=tokenizer, all_tokens=all_tokens)
     elif tokenizer is not None or all_tokens:
         option = "all_tokens" if tokenizer is None else "its tokenizer"
-        raise RangeError(f"this layer is loaded already; pass {option} to load(model, …)")
+        raise RangeError(f"this layer is already loaded; pass {option} to load(model, …)")
     else:
         layer = model
     words = [str(model) if isinstance(model, str | Path) else layer.name]
@@ -612,7 +612,7 @@ def compare(models: Mapping[str, Any] | str, question: Question, **options: Any)
     if not isinstance(models, Mapping):
         raise DetokLensError('models is not a mapping; pass models by label, e.g. {"start": "demo@0", "end": "demo"}')
     if len(models) < 2:
-        raise DetokLensError(f"{plural(len(models), 'model')} to compare; name at least two")
+        raise DetokLensError(f"{plural(len(models), 'model')} to compare; pass at least two")
     studies = {label: model if isinstance(model, Study) else study(model, **options) for label, model in models.items()}
     return side_by_side(question, {label: each.ask(question) for label, each in studies.items()})
 

@@ -118,7 +118,7 @@ def _divided(
     scales: Float[np.ndarray, "row"] | None,
     token_ids: Sequence[int] | None,
 ) -> Float[np.ndarray, "head row d_head"]:
-    """All heads' factors divided by σ, one head at a time; what is not finite would leave keys without an order."""
+    """All heads' factors divided by σ, one head at a time; keys can't be ranked by numbers that are not finite."""
     divided = np.empty((0, 0, 0))
     for head, factor in enumerate(factors):
         if head == 0:
@@ -130,7 +130,7 @@ def _divided(
     if not defined.all():
         row = int(np.argmin(defined))
         raise CheckpointError(
-            f"Tᵉᵉ of token id {row if token_ids is None else token_ids[row]} is not finite, so keys have no order: "
+            f"Tᵉᵉ of token id {row if token_ids is None else token_ids[row]} is not finite, so keys can't be ranked: "
             "its σ is 0, or the weights are damaged; check the checkpoint, or pass another scale"
         )
     return divided

@@ -104,7 +104,7 @@ class Side:
         return vectors / self.joint.root_mean_square(inputs, self.norm.epsilon) * gain - constant[:, None]
 
     def root_mean_square(self, inputs: Float[np.ndarray, "row d_model"], epsilon: float) -> Float[np.ndarray, "row 1"]:
-        """Of the vectors of all heads together."""
+        """The root mean square of the vectors of all heads together."""
         total = np.zeros(len(inputs))
         for weight, bias in zip(self.weight, self.bias, strict=True):
             vectors = inputs @ weight + bias
@@ -220,7 +220,7 @@ def side_factors(
     tokens: Float[np.ndarray, "row d_model"],
     positions: Float[np.ndarray, "place d_model"] | None = None,
 ) -> Factors:
-    """Every factor of the queries or of the keys, before a rotation; σ is divided out wherever the inputs were divided.
+    """Every factor of the queries or of the keys, before a rotation; divided by σ if the inputs were.
 
     `constant` is what all tokens have in common, `positions` are rows of the table of learned positions.
     """
@@ -234,7 +234,7 @@ def side_factors(
 def position_factors(
     positions: Float[np.ndarray, "place d_model"], weight: Float[np.ndarray, "side_head d_model d_head"]
 ) -> Factors:
-    """The factors of learned positions, which no token enters."""
+    """The factors of learned positions, which do not depend on tokens."""
     return {Factor.POSITION: project(positions, weight)}
 
 

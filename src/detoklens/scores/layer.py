@@ -136,7 +136,7 @@ class Layer:
         """The tokenizer's vocabulary; an error if the checkpoint has none."""
         if self.checkpoint.vocabulary is None:
             raise TokenError(
-                f"{self.name} has no tokenizer: give token ids, or pass its tokenizer, load(model, tokenizer=…)"
+                f"{self.name} has no tokenizer; pass token ids, or its tokenizer: load(model, tokenizer=…)"
             )
         return self.checkpoint.vocabulary
 
@@ -638,7 +638,9 @@ class Layer:
         """σ to divide factors by; None if they are normed already."""
         if self.weights.has_query_key_norms:
             if scale is None:
-                raise UnsupportedModelError(f"{self.name} norms queries and keys: there is no Tᵉᵉ without division")
+                raise UnsupportedModelError(
+                    f"{self.name} has a norm on queries and keys, so Tᵉᵉ without the division is undefined"
+                )
             return None
         return None if scale is None else self.token_scale(scale)
 
@@ -707,7 +709,7 @@ class Layer:
             )
         total = float(mean.sum())
         if not (np.isfinite(total) and total > 0 and (mean >= 0).all()):
-            raise RangeError("the weights of a mean must be numbers from 0 up, not all 0")
+            raise RangeError("the weights of a mean must be at least 0, and not all 0")
         return mean.astype(np.float64) / total
 
     def _check_offset(self, offset: int) -> None:
@@ -760,7 +762,9 @@ class Layer:
         if not ids.size:
             raise RangeError("a text needs at least one token; pass a text or a list of token ids")
         if len(ids) > self.n_positions:
-            raise RangeError(f"a text of {len(ids)} tokens is longer than the {self.n_positions} positions; shorten it")
+            raise RangeError(
+                f"a text of {len(ids)} tokens is longer than the model's {self.n_positions} positions; shorten it"
+            )
         padding = self.weights.padding_token_id
         if padding in ids:
             raise RangeError(f"token id {padding} is padding, which has no position; leave it out")

@@ -50,7 +50,7 @@ def id_lists(given: Any) -> list[Int[np.ndarray, "token"]]:
     mask = None
     if isinstance(given, Mapping):
         if "input_ids" not in given:
-            raise TokenError("this mapping has no input_ids; pass token ids, or what a tokenizer returns")
+            raise TokenError("this mapping has no input_ids; pass token ids, or a tokenizer's output")
         given, mask = given["input_ids"], given.get("attention_mask")
     texts = _rows(given)
     if any(ids.ndim != 1 for ids in texts):

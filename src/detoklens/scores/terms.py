@@ -235,12 +235,12 @@ class Terms:
         names_by_shape: dict[tuple[int, ...], list[str]] = {}
         for name, part in self.parts.items():
             names_by_shape.setdefault(part.shape, []).append(name)
-        said = []
+        described = []
         for shape, names in names_by_shape.items():
             axes = ("head", "query", "key") if len(shape) == 3 else ("head", "key")
             sizes = ", ".join(f"{axis} {size}" for axis, size in zip(axes, shape, strict=True))
-            said.append(f"{', '.join(names)} [{sizes}]")
-        return f"Terms: {'; '.join(said)}; attention scale {self.attention_scale:g}"
+            described.append(f"{', '.join(names)} [{sizes}]")
+        return f"Terms: {'; '.join(described)}; attention scale {self.attention_scale:g}"
 
     def __getitem__(self, term: str) -> np.ndarray:
         if term not in self.parts:

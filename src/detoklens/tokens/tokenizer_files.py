@@ -118,7 +118,7 @@ def checked_tokenizer(tokenizer: Tokenizer, where: str) -> Tokenizer:
     if len(set(ids.values())) < len(ids):
         shared, _ = Counter(ids.values()).most_common(1)[0]
         first, second, *_ = sorted(token for token, token_id in ids.items() if token_id == shared)
-        raise CheckpointError(f"{where}: the tokens {first!r} and {second!r} have one id, {shared}; download it again")
+        raise CheckpointError(f"{where}: the tokens {first!r} and {second!r} share the id {shared}; download it again")
     _check_added_tokens(tokenizer, where)
     tokenizer.no_padding()
     tokenizer.no_truncation()
@@ -137,7 +137,7 @@ def _check_added_tokens(tokenizer: Tokenizer, where: str) -> None:
             other = found.setdefault(tokenizer.normalizer.normalize_str(token.content), token.content)
             if other != token.content:
                 raise CheckpointError(
-                    f"{where}: the added tokens {other!r} and {token.content!r} are one text to the normalizer; "
+                    f"{where}: the added tokens {other!r} and {token.content!r} are the same text after normalization; "
                     "remove one of them, or mark them as not normalized"
                 )
 

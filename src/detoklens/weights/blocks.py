@@ -106,7 +106,7 @@ def blocks_size(checkpoint: Checkpoint, n_blocks: int) -> int:
 
 
 def real_model(checkpoint: Checkpoint, n_blocks: int) -> dict[str, Any]:
-    """What determines the real model's numbers: tensors, config, the class of a model in memory, quantisation types."""
+    """Everything that determines the real model's numbers: tensors, config, class in memory, quantisation types."""
     decided = {
         "blocks": blocks_fingerprint(checkpoint, n_blocks),
         "config": config_fingerprint(checkpoint, n_blocks),
@@ -139,15 +139,15 @@ def class_name(model: Any) -> str:
 
 
 def config_fingerprint(checkpoint: Checkpoint, n_blocks: int) -> str:
-    """sha256 of the config, which determines what tensors don't: activations, ε, kinds of attention.
+    """sha256 of the config, which determines everything that tensors don't: activations, ε, kinds of attention.
 
     transformers reads the config again; if it has changed since, both versions count.
     """
     now, folder = checkpoint.config, checkpoint.blocks_folder(n_blocks)
     if checkpoint.model is not None:
         now = config_of(checkpoint.model)
-    elif folder is not None and folder.is_dir():  # all of a file has its fingerprint
+    elif folder is not None and folder.is_dir():  # a file's fingerprint covers its config
         with plain_file_errors():
             now = read_config(folder)
-    said = checkpoint.config if now == checkpoint.config else [checkpoint.config, now]
-    return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
+    configs = checkpoint.config if now == checkpoint.config else [checkpoint.config, now]
+    return hashlib.sha256(json.dumps(configs, sort_keys=True, default=str).encode()).hexdigest()

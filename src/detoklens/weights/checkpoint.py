@@ -92,7 +92,7 @@ def is_gguf(model: str | Path) -> bool:
     if path.suffix != SUFFIX or path.is_dir():
         return False
     if not path.is_file():
-        raise CheckpointError(f"{path}: no such file; name a GGUF file on this machine")
+        raise CheckpointError(f"{path}: no such file; pass the path of a GGUF file")
     return True
 
 
@@ -101,7 +101,7 @@ def read_gguf_vocabulary(path: Path) -> Vocabulary:
     source = GGUFFile(path)
     vocabulary, notes = gguf_vocabulary(source.settings, source.where)
     if vocabulary is None:
-        raise CheckpointError(f"{path}: {notes[0]}; name the folder of the model's own tokenizer")
+        raise CheckpointError(f"{path}: {notes[0]}; pass the folder of the model's own tokenizer")
     return vocabulary
 
 
@@ -133,8 +133,8 @@ def _read_mlp(config: dict[str, Any], source: TensorSource, dtype: np.dtype[Any]
     spec, names = spec_of(config), source.names()
     if spec.mlp and not spec.mlp_names(names):
         raise CheckpointError(
-            f"{source.where}: no tensor of the first block's MLP is there (such as {spec.mlp_tensors()[-2]!r}), so the "
-            "block's output can't be computed; give the whole checkpoint"
+            f"{source.where}: the first block's MLP is missing (such as {spec.mlp_tensors()[-2]!r}), so the "
+            "block's output can't be computed; pass the whole checkpoint"
         )
     return reader.read_mlp(spec, config, source, dtype)
 
@@ -168,9 +168,9 @@ def _local_folder(model: str | Path) -> Path | None:
     if folder.is_dir():
         return folder
     if folder.exists():
-        raise CheckpointError(f"{folder} is a file; name the folder that holds config.json and model.safetensors")
+        raise CheckpointError(f"{folder} is a file; pass the folder that contains config.json and model.safetensors")
     if not HUB_ID.fullmatch(str(model)):
-        raise CheckpointError(f"{model}: no such folder; name a folder with config.json, or a hub id such as gpt2")
+        raise CheckpointError(f"{model}: no such folder; pass a folder with config.json, or a hub id such as gpt2")
     return None
 
 
@@ -179,7 +179,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         _refuse_adapter(folder)
         inside = sorted(folder.glob(f"*{SUFFIX}"))
-        hint = f"name the file {inside[0].name} itself" if inside else "name a folder in Hugging Face layout"
+        hint = f"pass the file {inside[0].name} itself" if inside else "pass a folder in Hugging Face layout"
         raise CheckpointError(f"{folder}: no config.json; {hint}")
     if path.stat().st_size > LARGEST_CONFIG:
         raise CheckpointError(f"{path}: {path.stat().st_size:,} bytes is too large for a config; download it again")
@@ -217,8 +217,8 @@ def _read_gguf(path: Path, dtype: np.dtype[Any], given: Vocabulary | None) -> Ch
 def _refuse_adapter(folder: Path) -> None:
     if (folder / ADAPTER_FILE).is_file():
         raise UnsupportedModelError(
-            f"{folder} is an adapter ({ADAPTER_FILE}), not a model: merge it into its base model and give the merged "
-            "checkpoint, or give the base model"
+            f"{folder} is an adapter ({ADAPTER_FILE}), not a model: merge it into its base model and pass the merged "
+            "checkpoint, or pass the base model"
         )
 
 

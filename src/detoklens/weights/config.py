@@ -49,7 +49,7 @@ def read_padding_token_id(config: Config, default: int) -> int | None:
     """The id of the padding token; None if the config sets it to null."""
     padding = config.get("pad_token_id", default)
     if padding is not None and (type(padding) is not int or not 0 <= padding < LARGEST_SIZE):
-        raise CheckpointError(f"config.json: pad_token_id must be a whole number from 0 up, not {shown(padding)}")
+        raise CheckpointError(f"config.json: pad_token_id must be a whole number of at least 0, not {shown(padding)}")
     return padding
 
 
@@ -58,7 +58,7 @@ def read_epsilon(config: Config, key: str, default: float | None = None) -> floa
     epsilon = config.get(key, default)
     largest = float(np.finfo(np.float32).max)
     if not isinstance(epsilon, int | float) or isinstance(epsilon, bool) or not 0 <= epsilon <= largest:
-        raise CheckpointError(f"config.json: {key} must be a number from 0 up, not {shown(epsilon)}")
+        raise CheckpointError(f"config.json: {key} must be a number of at least 0, not {shown(epsilon)}")
     return float(epsilon)
 
 
@@ -88,7 +88,7 @@ def first_layer_is_local(config: Config, by_default: bool) -> bool:
 
 
 def read_flag(config: Config, key: str, default: bool) -> bool:
-    """True or false. Anything else is refused, because transformers would take it for true or false silently."""
+    """True or false. Anything else is refused, because transformers would silently treat it as true or false."""
     value = config.get(key, default)
     if not isinstance(value, bool):
         raise CheckpointError(f"config.json: {key} must be true or false, not {shown(value)}")

@@ -385,8 +385,8 @@ def _usual_settings(spec: Spec) -> dict[str, str]:
 
 def dequantised_note(kinds: Sequence[str], tensors: str) -> tuple[str, ...]:
     """A note that numbers differ from the original model's; empty if nothing is quantised."""
-    said = f"{tensors} quantised as {', '.join(kinds)} were dequantised: the numbers are those of the GGUF file"
-    return (said,) if kinds else ()
+    note = f"{tensors} quantised as {', '.join(kinds)} were dequantised: the numbers are those of the GGUF file"
+    return (note,) if kinds else ()
 
 
 def _of_first_layer(value: Any) -> Any:
@@ -527,7 +527,7 @@ class _Header:
 
     def _take(self, count: int) -> bytes:
         if count > len(self._bytes) - self._at:
-            raise self._damaged(f"{count:,} bytes are announced at byte {self._at:,} of {len(self._bytes):,}")
+            raise self._damaged(f"{count:,} bytes are declared at byte {self._at:,} of {len(self._bytes):,}")
         self._at += count
         return self._bytes[self._at - count : self._at]
 
@@ -546,7 +546,7 @@ class _Header:
         if kind != STRING:
             return self._scalars(kind, count)
         if count * 8 > len(self._bytes) - self._at:
-            raise self._damaged(f"{count:,} texts are announced at byte {self._at:,} of {len(self._bytes):,}")
+            raise self._damaged(f"{count:,} texts are declared at byte {self._at:,} of {len(self._bytes):,}")
         return [self._string() for _ in range(count)]
 
     def _scalars(self, kind: int, count: int) -> np.ndarray:
@@ -578,7 +578,9 @@ class _Header:
             if entry.name in placed:
                 raise self._damaged(f"tensor {shown(entry.name)} occurs twice")
             if entry.start < end or begin + entry.end > len(self._bytes):
-                raise self._damaged(f"tensor {shown(entry.name)} claims bytes of another, or beyond the file's end")
+                raise self._damaged(
+                    f"tensor {shown(entry.name)} overlaps another tensor, or extends beyond the end of the file"
+                )
             end = entry.end
             placed[entry.name] = replace(entry, start=begin + entry.start, end=begin + entry.end)
         return placed

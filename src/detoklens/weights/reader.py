@@ -184,7 +184,7 @@ class _Reader:
         return Norm("none", np.ones(self.width, self.dtype), None, 0.0)
 
     def token_embeddings(self) -> Float[np.ndarray, "token d_model"]:
-        """What the residual stream gets from each token: widened, scaled or normed if the model does that."""
+        """The vector that each token adds to the residual stream, if necessary widened, scaled or normed."""
         spec, vocabulary = self.spec, read_optional_size(self.config, "vocab_size")
         narrow = (read_optional_size(self.config, spec.embedding_size) if spec.embedding_size else None) or self.width
         table = self.tensor(f"{spec.embedding}.weight", vocabulary, narrow)
@@ -201,7 +201,7 @@ class _Reader:
         return table
 
     def positions(self) -> dict[str, Any]:
-        """The fields of a FirstLayer that say where a token is."""
+        """The fields of a FirstLayer about positions."""
         kind = self.spec.positions
         if isinstance(kind, LearnedPositions):
             return {"position_embeddings": self._learned(kind), "padding_token_id": kind.padding_token_id}
@@ -249,7 +249,7 @@ class _Reader:
         return rope
 
     def _rotated(self, kind: RotaryPositions, rope: dict[str, Any]) -> int:
-        """How many features of each head turn."""
+        """The number of features of each head that are rotated."""
         if kind.size is not None:
             size = read_size(self.config, kind.size)
             if size > self.d_head:
@@ -314,7 +314,7 @@ class _Reader:
         return self.d_head**-0.5 if self.spec.attention_scale is None else self.number(self.spec.attention_scale)
 
     def window(self) -> int | None:
-        """How many keys a query sees; None if it sees all."""
+        """The number of keys that a query sees; None if it sees all."""
         window = self.spec.window
         if not isinstance(window, Window):
             return window

@@ -87,7 +87,7 @@ def _yarn(rope: Rope, plain: Float[np.ndarray, "pair"], base: float, longest: in
     factor = read_positive(rope, "factor", longest / original)
 
     def pair(turns: float) -> float:
-        """The pair that turns this often within the original length."""
+        """The pair that makes this many turns within the original length."""
         return d_rotated * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base))
 
     def growth(by: float) -> float:

@@ -49,8 +49,8 @@ def unwrapped(model: Any) -> Any:
     """The transformers model inside a wrapper; the model itself without one."""
     if getattr(model, "_weights_processed", False) is True:
         raise UnsupportedModelError(
-            "TransformerLens has changed this bridge's weights (enable_compatibility_mode), so they may give another "
-            "attention than the model's; pass the bridge before that, or the transformers model"
+            "TransformerLens has changed this bridge's weights (enable_compatibility_mode), so its attention may "
+            "differ from the model's; pass the bridge before that call, or the transformers model"
         )
     for name in WRAPPERS:
         inside = getattr(model, name, None)
@@ -105,7 +105,7 @@ def check_finite(values: np.ndarray, name: str, where: str) -> None:
 
 
 def _oddity(tensor: Any) -> str | None:
-    """What makes a tensor not plain, if anything; shapes are checked against the stored bytes before reading."""
+    """Why a tensor is not a plain array, if it is not; shapes are checked against the stored bytes before reading."""
     if not (hasattr(tensor, "dtype") and hasattr(type(tensor), "shape")):
         return f"not a tensor but of type {type(tensor).__name__}"
     kind = str(tensor.dtype).removeprefix("torch.")
@@ -151,7 +151,7 @@ def read_pickle(folder: Path) -> StateDict:
         ) from error
     if not isinstance(tensors, dict) or not all(isinstance(name, str) for name in tensors):
         raise CheckpointError(
-            f"{path}: holds {shown(type(tensors).__name__)}, not tensors by their names; save the model's state_dict()"
+            f"{path}: holds {shown(type(tensors).__name__)}, not a dict of tensors; save the model's state_dict()"
         )
     return PickledTensors(tensors, str(path), sums)
 
@@ -195,6 +195,6 @@ def _check_archive(path: Path) -> Sums:
             return sums if any(checksum != NO_CHECKSUM for _, checksum in sums) else set()
     except (BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError) as error:
         raise CheckpointError(
-            f"{path}: not a whole archive of torch ({first_line(error)}); it is damaged, or in the format before "
+            f"{path}: not a complete torch archive ({first_line(error)}); it is damaged, or in the format before "
             "torch 1.6: convert it to safetensors"
         ) from error

@@ -97,7 +97,7 @@ class Projections:
     output_bias: bool | Switch | None = None
 
     def biases(self) -> tuple[bool | Switch, ...]:
-        """Of each module, whether it has a bias."""
+        """Whether each module has a bias."""
         output = self.bias if self.output_bias is None else self.output_bias
         if self.layout != "separate":
             return self.bias, output
@@ -205,7 +205,7 @@ class Spec:
 
     @property
     def read_keys(self) -> frozenset[str]:
-        """Every config key that decides something."""
+        """Every config key that affects the result."""
         keys: set[object] = {*self.width, *self.heads, *self.longest, *self.accepted, *self.mlp_accepted, "vocab_size"}
         keys |= {self.key_heads, self.head_size, self.embedding_size, self.epsilon}
         keys |= {setting.key for setting in self.settings}

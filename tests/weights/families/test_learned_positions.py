@@ -54,7 +54,7 @@ def test_xglm_is_exact(width):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"pad_token_id": []}, "pad_token_id must be a whole number from 0 up, not"),
+        ({"pad_token_id": []}, "pad_token_id must be a whole number of at least 0, not"),
         ({"max_position_embeddings": 1 << 30}, "max_position_embeddings = 1,073,741,824 is not supported"),
         ({"d_model": 1 << 30}, "the config asks for"),
     ],

@@ -157,7 +157,7 @@ def test_the_block_is_computed_from_the_whole_checkpoint_alone(tmp_path):
     kept = {name: v for name, v in tensors.items() if ".mlp." not in name and "post_attention" not in name}
     save_file(kept, folder / "model.safetensors")
     layer = detoklens.load(folder)
-    with pytest.raises(CheckpointError, match="no tensor of the first block's MLP is there"):
+    with pytest.raises(CheckpointError, match="the first block's MLP is missing"):
         layer.block_output(IDS)
     assert layer.attention_output(IDS).shape == (len(IDS), 30)
 
@@ -178,7 +178,7 @@ def test_the_block_is_computed_from_the_whole_checkpoint_alone(tmp_path):
         ({"head_dim": 9}, UnsupportedModelError, "9 rotary coordinates can't be split into pairs"),
         ({"head_dim": 8}, CheckpointError, "the config asks for"),
         ({"qk_norm": True}, UnsupportedModelError, "qk_norm = True may change the first layer"),
-        ({"rms_norm_eps": -1}, CheckpointError, "rms_norm_eps must be a number from 0 up, not -1"),
+        ({"rms_norm_eps": -1}, CheckpointError, "rms_norm_eps must be a number of at least 0, not -1"),
     ],
     ids=str,
 )
@@ -203,7 +203,7 @@ def test_offsets_and_means_that_make_no_sense_are_refused():
     for ask in (lambda: layer.terms(IDS, mean="frequency"), lambda: layer.token_affinity(mean="frequency")):
         with pytest.raises(RangeError, match="needs token frequencies: use the layer of a study with"):
             ask()
-    with pytest.raises(RangeError, match="from 0 up, not all 0"):
+    with pytest.raises(RangeError, match="at least 0, and not all 0"):
         layer.terms(IDS, mean=np.zeros(29))
 
 

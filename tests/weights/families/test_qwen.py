@@ -44,7 +44,7 @@ def test_qwen2_is_exact(settings):
 def test_qwen3_is_exact(settings):
     layer = assert_equals_real(tiny("qwen3", **SIZES | settings))
     assert not layer.has_biases
-    with pytest.raises(UnsupportedModelError, match="there is no Tᵉᵉ without division"):
+    with pytest.raises(UnsupportedModelError, match="so Tᵉᵉ without the division is undefined"):
         layer.token_affinity(scale=None)
 
 

@@ -52,7 +52,7 @@ ANATOMY_BY_HEAD = Schema(
 
 ANATOMY_BY_ROTARY_PAIR = Schema(
     "anatomy_by_rotary_pair",
-    "Which rotary frequencies make the offset share?",
+    "Which rotary frequencies make up the offset share?",
     HEAD,
     Column("pair", "rotary pair, from 0", "Int32"),
     Column("period", "tokens per full turn; null for a pair that does not turn"),
@@ -60,7 +60,7 @@ ANATOMY_BY_ROTARY_PAIR = Schema(
     Column(
         "share",
         "covariance of that part with the whole, over the whole's variance: shares add up to 1, and a pair that "
-        "works against the others is negative; null where the offset changes nothing",
+        "opposes the others has a negative share; null if the offset has no effect",
     ),
 )
 
@@ -175,24 +175,24 @@ class Anatomy(Question):
         if largest.is_empty():
             return "No score varies."
         clearest = largest.group_by("name", maintain_order=True).agg(pl.len().alias("heads"), pl.first("head", "share"))
-        said = [
+        clauses = [
             f"{row['name']} in {row['heads']} ({head_name(row['head'])}: {percent(row['share'])})"
             for row in clearest.sort("heads", "share", descending=True).head(NAMED).iter_rows(named=True)
         ]
         strongest = largest.sort("sd", descending=True).row(0, named=True)
         return (
-            f"Largest share of score variance, over {plural(len(largest), 'head')}: {listed(said)}. "
+            f"Largest share of score variance, over {plural(len(largest), 'head')}: {listed(clauses)}. "
             f"{head_name(strongest['head'])} varies most (sd {strongest['sd']:.3g})."
         )
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
         """The strongest head of each model and its largest share."""
-        said = []
+        clauses = []
         for label, tables in by_label.items():
             for row in _largest(tables).sort("sd", descending=True).head(1).iter_rows(named=True):
                 share = f"{percent(row['share'])} {row['name']}"
-                said.append(f"{head_name(row['head'])} in {label} (sd {row['sd']:.3g}, {share})")
-        return f"Heads whose score varies most: {listed(said)}." if said else "No score varies."
+                clauses.append(f"{head_name(row['head'])} in {label} (sd {row['sd']:.3g}, {share})")
+        return f"Heads whose score varies most: {listed(clauses)}." if clauses else "No score varies."
 
     def views(self, tables: Frames) -> Sequence[View]:
         """One row per head, narrow enough for a terminal."""

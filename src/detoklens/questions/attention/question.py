@@ -189,13 +189,13 @@ class Attention(OnText):
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
         """The mean distance of attention from what positions alone predict."""
-        said = [
+        clauses = [
             f"{tables['attention_agreement']['total_variation'].to_numpy().mean():.2f} in {label}"
             for label, tables in by_label.items()
         ]
         return (
             "Total variation between attention on text and attention from positions alone (0 equal, 1 disjoint), mean "
-            f"over heads and query positions: {listed(said)}."
+            f"over heads and query positions: {listed(clauses)}."
         )
 
     def views(self, tables: Frames) -> Sequence[View]:

@@ -169,9 +169,9 @@ def _frame_links(axes: Axes, links: pl.DataFrame, ends: Sequence[int]) -> None:
         )
 
 
-def _name_tokens(axes: Axes, names: Sequence[str], beside: bool, below: bool, layout: Layout) -> None:
+def _name_tokens(axes: Axes, names: Sequence[str], left: bool, below: bool, layout: Layout) -> None:
     places, nothing = range(len(names)), [""] * len(names)
-    axes.set_yticks(places, names if beside else nothing)
+    axes.set_yticks(places, names if left else nothing)
     axes.tick_params(length=0)
     if not layout.staggered:
         axes.set_xticks(places, names if below else nothing, rotation=90)

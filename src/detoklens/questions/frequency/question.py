@@ -290,12 +290,12 @@ class Frequency(AtOffset):
         best = {label: _strongest(by_head) for label, by_head in known.items() if len(by_head)}
         if not best:
             return super().summarize_comparison(by_label)
-        said = [
+        clauses = [
             f"{signed(row['spearman'])} in {label} ({head_name(row['head'])}, "
             f"{'within' if row['prefers'] == 'neither' else 'beyond'} chance)"
             for label, row in best.items()
         ]
-        return f"Strongest Spearman's ρ of Tᵉ{self.manner} with frequency: {listed(said)}."
+        return f"Strongest Spearman's ρ of Tᵉ{self.manner} with frequency: {listed(clauses)}."
 
 
 def _preference(correlation: float | None, low: float, high: float, p: float) -> str | None:

@@ -68,8 +68,8 @@ def _names(tokens: pl.DataFrame | None) -> list[str]:
 
 def _layout(panels: int, variants: int, total: float, names: list[str]) -> tuple[Margins, Grid]:
     """Panels wide enough to name every token, or every second or third; else as many per row as fit."""
-    room = LABEL + EDGE + LETTER * max(map(len, names), default=0)
-    margins = replace(PLAIN, left=room, bottom=room) if names else PLAIN
+    space = LABEL + EDGE + LETTER * max(map(len, names), default=0)
+    margins = replace(PLAIN, left=space, bottom=space) if names else PLAIN
     look: dict[str, Any] = {"proportion": 1.0, "multiple": variants, "tallest": total}
     for every in range(1, MOST_UNNAMED + 2) if names else ():
         wanted = len(names) * TOKEN / every

@@ -94,7 +94,7 @@ class Heatmap(AtOffset):
             ("heatmap",),
             "Tᵉᵉ of random tokens",
             "Scores of all pairs of the sampled tokens, with and without (no LN) LayerNorm's division by σ. White "
-            "is 0 and all heads share one colour range (no LN: another one); a panel's own range is above it. A red "
+            "is 0 and all heads share one colour range (no LN: a separate one); a panel's own range is above it. A red "
             "diagonal is self-match. If names would overlap, only every n-th token is named. The paper's "
             "Figure 2B and appendix.",
             optional=("heatmap_tokens",),
@@ -145,7 +145,7 @@ class Heatmap(AtOffset):
         return (
             f"{_summarize_self_match(by_self_match, self.no_head)}: over {plural(sampled, 'token')}{self.manner}, "
             f"its score is {deviations(best['self_match'], digits=2)} the mean key, and highest for "
-            f"{percent(best['self_first'])} of tokens. {_summarize_same_keys(by_self_match, self.no_head)}."
+            f"{percent(best['self_first'])}. {_summarize_same_keys(by_self_match, self.no_head)}."
         )
 
     def summarize_comparison(self, by_label: ByLabel) -> str:

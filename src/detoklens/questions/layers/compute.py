@@ -83,7 +83,7 @@ WHOLE, NULL = range(2)  # the first two conditions
 
 
 class Measuring:
-    """Ranks of the words' twins among the candidates, which are sorted by id and include the twins, in one model."""
+    """Ranks the twins of words among candidates in one model. Candidates are sorted by id and include the twins."""
 
     def __init__(
         self, blocks: FirstBlocks, words: Words, candidates: np.ndarray, beginning: tuple[int, ...], runner: Runner
@@ -109,7 +109,7 @@ class Measuring:
         return [Candidates.of(states) for states in np.concatenate([part["states"] for part in found], axis=1)]
 
     def _measure_additive(self, partners: np.ndarray) -> list[np.ndarray]:
-        """The vectors of the additive control after every block."""
+        """Compute the vectors of the additive control after every block."""
         tasks = partner_texts(self.words.chains.pieces, partners, WORDS_AT_ONCE)
 
         def states(texts: np.ndarray) -> np.ndarray:

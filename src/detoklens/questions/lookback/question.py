@@ -80,7 +80,8 @@ LOOKBACK_BY_HEAD = Schema(
         aligned_low="the same with queries rotated at random against keys",
         aligned_high="upper end of that interval",
         p_labels="share of permutations with a |C − W| as large, Holm-adjusted over heads",
-        p_alignments="share of random rotations in which some part is as many standard deviations above 0, times heads",
+        p_alignments="share of random rotations in which some part is at least as many standard deviations above 0, "
+        "multiplied by the number of heads",
     ),
     Column("tokens", "query tokens of C and W in the frequency bins used; pairs for spelled_alike", "Int64"),
 )
@@ -94,9 +95,9 @@ LOOKBACK_BY_TERM = Schema(
 )
 LOOKBACK_TEXT = Schema(
     "lookback_text",
-    "Attention to the previous token on text, whole and without each term",
+    "Attention to the previous token on text, with all terms and without each",
     HEAD,
-    Column("removed", "the removed term; none for the whole attention", "String"),
+    Column("removed", "the removed term; none for the full attention", "String"),
     *numbers(
         attention_C="mean attention to the previous token from continuation tokens",
         attention_W="the same from whole words",
@@ -105,7 +106,7 @@ LOOKBACK_TEXT = Schema(
         low="lower end of the gap's 95 % interval over documents",
         high="upper end of that interval",
     ),
-    Column("places", "query places of C and W, from position 16 on", "Int64"),
+    Column("places", "measured query positions of C and W, from position 16", "Int64"),
     *numbers(
         **{
             f"attention_{label}_{end}": f"{side} end of the 95 % interval of attention_{label}"
@@ -132,7 +133,7 @@ LOOKBACK_BY_TOKEN = Schema(
         position="position part of the lift, in nats",
         class_part="class part; null for a token alone in its class and frequency bin",
         lexical="lexical part",
-        measured="mean attention to the previous token on text; null where it is too rare",
+        measured="mean attention to the previous token on text; null if the token is too rare there",
     ),
 )
 LOOKBACK_BY_THRESHOLD = Schema(
@@ -140,8 +141,8 @@ LOOKBACK_BY_THRESHOLD = Schema(
     "Does the difference depend on the thresholds of the classes?",
     HEAD,
     *numbers(
-        continuation="least share of occurrences after a letter, for C",
-        whole_word="largest share of occurrences before a continuation, for W",
+        continuation="minimum share of occurrences after a letter, for C",
+        whole_word="maximum share of occurrences before a continuation, for W",
         difference="C − W of the total lift, in nats",
     ),
     Column("tokens", "query tokens of C and W in the frequency bins used", "Int64"),
@@ -405,26 +406,26 @@ class Lookback(SplitTerms):
             return f"{none} {_describe_closest(max(alike or judged, key=lambda head: head.total['difference']))}"
         gaps = _gaps(tables)
         best = max(switched, key=lambda head: (gaps.get((head.head, "none"), 0.0), head.total["difference"]))
-        said, more = _describe_switch(best, tables, gaps), []
+        summary, more = _describe_switch(best, tables, gaps), []
         if others := [head_name(head.head) for head in switched if head is not best]:
             more.append(f"So {'does' if len(others) == 1 else 'do'} {listed_some(others, NAMED)}.")
         if names := [f"{head_name(head.head)}{head.kind.removeprefix('previous token')}" for head in alike]:
             more.append(f"{listed_some(names, NAMED)} {'looks' if len(names) == 1 else 'look'} back without a switch.")
         for sentence in more:
-            said += f" {sentence}" if len(f"{said} {sentence}".split()) <= LONGEST else ""
-        return said
+            summary += f" {sentence}" if len(f"{summary} {sentence}".split()) <= LONGEST else ""
+        return summary
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
         """The head with the largest difference in each model."""
-        said = []
+        clauses = []
         for label, tables in by_label.items():
             judged = judge_lookback(tables["lookback_by_head"])
             best = max(judged, key=lambda head: (head.part is not None, head.total["difference"]))
             kind = f"{best.part} switch" if best.part else "no switch"
-            said.append(
+            clauses.append(
                 f"{best.total['difference']:+.2f} in {label} ({head_name(best.head)}, {kind})".replace("-", "−")
             )
-        return f"Largest lift from continuation tokens minus whole words, in nats: {listed(said)}."
+        return f"Largest lift from continuation tokens minus whole words, in nats: {listed(clauses)}."
 
     def views(self, tables: Frames) -> Sequence[View]:
         """One row per head: lift by class, C − W by part, and what kind of head it is."""
@@ -515,20 +516,22 @@ def _describe_switch(best: HeadJudgement, tables: Frames, gaps: Mapping[tuple[in
     carries = size >= HALF * float(by_term["difference"].to_numpy().sum())
     total = estimate(*(best.total[name] for name in ("difference", "low", "high")))
     part = best.parts[best.part]["difference"]
-    said = f"{head_name(best.head)} looks back {total} nats more from continuation tokens than from whole words "
-    said += f"({best.part} {part:+.2f}, rest {round(best.total['difference'] - part, 2) + 0.0:+.2f})".replace("-", "−")
-    said += (
+    summary = f"{head_name(best.head)} looks back {total} nats more from continuation tokens than from whole words "
+    summary += f"({best.part} {part:+.2f}, rest {round(best.total['difference'] - part, 2) + 0.0:+.2f})".replace(
+        "-", "−"
+    )
+    summary += (
         f", carried by {term_symbol(term)}" if carries else f"; its largest term is {term_symbol(term)} ({size:.2f})"
     )
     if (best.head, "none") not in gaps:
-        return f"{said}."
+        return f"{summary}."
     whole, left = gaps[best.head, "none"], gaps[best.head, term]
     verb = "closes" if abs(left) <= (1 - HALF) * whole else "reverses" if left < 0 else "changes"
     shown = f"{whole:.3f} to {left:.3f}".replace("-", "−")
-    return f"{said}; without {term_symbol(term)} the gap in attention {verb} from {shown}."
+    return f"{summary}; without {term_symbol(term)} the gap in attention {verb} from {shown}."
 
 
-_PART_WORDS = {"position": "positional", "class": "one of class", "lexical": "lexical"}
+_PART_WORDS = {"position": "positional", "class": "class-based", "lexical": "lexical"}
 
 
 def _describe_closest(best: HeadJudgement) -> str:

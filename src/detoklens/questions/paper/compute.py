@@ -121,11 +121,11 @@ NO_BIAS = "Tᵖ is 0 without a query bias"
 
 
 class Inapplicable(Exception):
-    """A claim can't be judged on this model with these inputs, and why."""
+    """Why a claim can't be judged on this model with these inputs."""
 
 
 class Finding(NamedTuple):
-    """What a model shows of a claim; `agrees` is None if the claim can't be judged."""
+    """What a model shows about a claim; `agrees` is None if the claim can't be judged."""
 
     found: str
     agrees: bool | None = None
@@ -153,14 +153,14 @@ class Claim:
 
 
 class Evidence:
-    """The answers that claims are judged by, asked when first needed."""
+    """The answers that claims are judged by; each question is asked when first needed."""
 
     def __init__(self, study: Study) -> None:
         self.study, self.layer = study, study.layer
         self._answers: dict[str, Answer] = {}
 
     def judge(self, claim: Claim) -> Finding:
-        """What the model shows of a claim."""
+        """What the model shows about a claim."""
         try:
             if claim.only == "gpt2" and not self.is_gpt2:
                 raise Inapplicable(ABOUT_GPT2)

@@ -56,11 +56,11 @@ class Paper(Question):
         )
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
-        said = []
+        clauses = []
         for label, tables in by_label.items():
             verdicts = tables["paper_claims"]["verdict"]
-            said.append(f"{(verdicts == 'agrees').sum()} of {(verdicts != 'not applicable').sum()} in {label}")
-        return f"Claims of the paper that agree, of those that can be judged: {listed(said)}."
+            clauses.append(f"{(verdicts == 'agrees').sum()} of {(verdicts != 'not applicable').sum()} in {label}")
+        return f"Claims of the paper that agree, of those that can be judged: {listed(clauses)}."
 
     def views(self, tables: Frames) -> Sequence[View]:
         """The judged claims, those that differ first, and why the others do not apply."""

@@ -44,7 +44,7 @@ POSITIONS = Schema(
     Column("mean", "value with σ averaged over the vocabulary, see the option `average`", defined=True),
     Column("low", "lower end of the band of most tokens (pp, p+pp: pairs of tokens); null for attention"),
     Column("high", "upper end of that band"),
-    Column("at_smallest_scale", "value with the vocabulary's smallest σ, at the key or as the option `extremes` says"),
+    Column("at_smallest_scale", "value with the vocabulary's smallest σ, at the key or as set by `extremes`"),
     Column("at_largest_scale", "value with the vocabulary's largest σ, likewise"),
 )
 
@@ -318,8 +318,8 @@ class Positions(OfPositions):
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
         sharpest = {label: _peaks(tables)[0].row(0, named=True) for label, tables in by_label.items()}
-        said = [f"{_share(row['mean'])} in {label} ({head_name(row['head'])})" for label, row in sharpest.items()]
-        return f"Largest attention by position alone on a single key: {listed(said)}."
+        clauses = [f"{_share(row['mean'])} in {label} ({head_name(row['head'])})" for label, row in sharpest.items()]
+        return f"Largest attention by position alone on a single key: {listed(clauses)}."
 
     def views(self, tables: Frames) -> Sequence[View]:
         """One line per curve, with LayerNorm: range, peak and sparkline."""

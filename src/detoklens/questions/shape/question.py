@@ -122,7 +122,7 @@ class Shape(OfPositions):
     uses = OfPositions.uses | {"seed"}
     report_section = "Position terms"
     reported: ClassVar[Mapping[str, Any]] = {"compared": True, "figure": None}
-    caveat = "With learned positions, a wave belongs to the position embeddings as much as to the head."
+    caveat = "With learned positions, a wave is a property of the position embeddings as much as of the head."
     tables = (SHAPE, WAVES, REACH)
     compared_tables = ("shape",)
     equation = (
@@ -205,13 +205,13 @@ class Shape(OfPositions):
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
         found = {label: (self.verdict(tables), _from_the_last(tables["shape"])) for label, tables in by_label.items()}
-        said = [
+        clauses = [
             f"untestable in {label}"
             if verdict.value == "untestable"
             else f"{len(verdict.heads)} of {plural(len(there), 'head')} in {label}"
             for label, (verdict, there) in found.items()
         ]
-        return f"Heads whose position term is a wave: {listed(said)}."
+        return f"Heads whose position term is a wave: {listed(clauses)}."
 
     def views(self, tables: Frames) -> Sequence[View]:
         by_head = tables["shape"].sort("head", "query_position").rename({"query_position": "query"})
@@ -274,5 +274,5 @@ def _from_the_last(shape: pl.DataFrame) -> pl.DataFrame:
 
 
 def _waved(shape: pl.DataFrame) -> str:
-    """The curve that waves are fitted to: rotary and ALiBi positions only have Tᵖ."""
+    """The term that waves are fitted to: rotary and ALiBi positions have only Tᵖ."""
     return "Tᵖ" if shape.get_column("by_offset", default=shape["head"] < 0).any() else "Tᵖᵖ"

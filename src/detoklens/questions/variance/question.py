@@ -80,12 +80,12 @@ TRAINED_RANGE = Schema(
     "trained_range",
     "Trained positions",
     Column("positions", "rows of the position table", "Int32"),
-    Column("trained", "number of trained rows, from 0; the rest still has its initial values", "Int32"),
+    Column("trained", "number of trained rows, from 0; later rows still have their initial values", "Int32"),
     Column("trained_variance", "median variance of the trained rows"),
-    Column("untrained_variance", "median variance of the rest; null if there is none"),
+    Column("untrained_variance", "median variance of the untrained rows; null if there are none"),
     Column("initial_variance", "initial variance of rows by config.json; null if not given"),
     Column("trained_correlation", "median correlation of neighbouring trained rows"),
-    Column("untrained_correlation", "the same for the rest: about 0, since rows are drawn independently"),
+    Column("untrained_correlation", "the same for untrained rows: about 0, since rows are drawn independently"),
 )
 
 LAST_QUERIES = Schema(
@@ -173,10 +173,10 @@ class Variance(OverVocabulary):
     def summarize(self, tables: Frames) -> str:
         """Where training ended, if it did before the last position, and the outliers before it."""
         found = tables["trained_range"].row(0, named=True)
-        said = ""
+        training = ""
         if found["trained"] < found["positions"]:
             initial = found["initial_variance"]
-            said = (
+            training = (
                 f"Only the first {found['trained']} of {found['positions']} positions are trained: later ones have "
                 f"variance {found['untrained_variance']:.2g} (trained {found['trained_variance']:.2g}"
                 + ("" if initial is None else f", initializer {initial:.2g}")
@@ -188,16 +188,16 @@ class Variance(OverVocabulary):
         ratio = f"; position 0 has {first / median:.1f} times the median variance" if median else ""
         outliers = list(map(str, variance.filter(outlier=True)["position"]))
         if not outliers:
-            return f"{said}No position embedding is a variance outlier{ratio}."
+            return f"{training}No position embedding is a variance outlier{ratio}."
         one = len(outliers) == 1
         number = "One position embedding is" if one else f"{len(outliers)} position embeddings are"
         kind = "a variance outlier" if one else "variance outliers"
-        return f"{said}{number} {kind} ({listed_some(outliers, NAMED)}){ratio}."
+        return f"{training}{number} {kind} ({listed_some(outliers, NAMED)}){ratio}."
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
         found = {label: tables["position_variance"]["outlier"] for label, tables in by_label.items()}
-        said = [f"{int(outlier.sum())} of {len(outlier)} in {label}" for label, outlier in found.items()]
-        return f"Variance outliers among position embeddings: {listed(said)}."
+        clauses = [f"{int(outlier.sum())} of {len(outlier)} in {label}" for label, outlier in found.items()]
+        return f"Variance outliers among position embeddings: {listed(clauses)}."
 
     def views(self, tables: Frames) -> Sequence[View]:
         variance, place = tables["position_variance"], pl.col("position")
@@ -213,7 +213,7 @@ class Variance(OverVocabulary):
 
 
 def _position_variance(layer: Layer, summary: ScaleSummary, trained: int) -> pl.DataFrame:
-    """Trained rows are compared with trained ones, the rest with the rest."""
+    """Trained rows are compared with trained rows, untrained rows with untrained ones."""
     variances = layer.scales.position_variance.astype(np.float64)
     parts = [part for part in (variances[:trained], variances[trained:]) if len(part)]
     return POSITION_VARIANCE.frame(

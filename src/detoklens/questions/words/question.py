@@ -153,8 +153,8 @@ class Words(Joining):
             ("words_by_head",),
             "Ranks of preceding pieces",
             "Median rank of a word's preceding piece for its following piece (ahead: the reverse), as a share of the "
-            "vocabulary; smaller is better, 0.5 is chance. Hollow: the stronger control: another word's piece, any or "
-            "of the same class.",
+            "vocabulary; smaller is better, 0.5 is chance. Hollow: the stronger control, another word's piece (any, "
+            "or one of the same class).",
         ),
     )
 

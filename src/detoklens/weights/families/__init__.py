@@ -48,7 +48,7 @@ def _refuse_quantized(config: Config) -> None:
         method = quantized.get("quant_method") if isinstance(quantized, dict) else None
         raise UnsupportedModelError(
             f"config.json: quantization_config = {shown(quantized)}: weights quantised by {shown(method)} are not "
-            "read; give the checkpoint that they were made from, or a GGUF file"
+            "read; pass the original checkpoint, or a GGUF file"
         )
 
 

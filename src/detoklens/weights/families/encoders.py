@@ -37,7 +37,7 @@ def roberta_positions(spec: Spec, config: Config) -> Spec:
     """RoBERTa counts positions from the padding token's id + 1, and gives that token no position."""
     padding = read_padding_token_id(config, 1)
     if padding is None:
-        raise CheckpointError("config.json: pad_token_id must be a whole number from 0 up, not None")
+        raise CheckpointError("config.json: pad_token_id must be a whole number of at least 0, not None")
     return replace(spec, positions=replace(BERT_POSITIONS, first_row=padding + 1, padding_token_id=padding))
 
 

@@ -52,7 +52,7 @@ GPT2 = Spec(
 
 @reads("multi_query")
 def bigcode_keys(spec: Spec, config: Config) -> Spec:
-    """One key and value for all heads, unless `multi_query` is off; then query, key and value stand side by side."""
+    """One key and value for all heads; without `multi_query`, each head's query, key and value are adjacent."""
     if read_flag(config, "multi_query", True):
         return spec
     return replace(spec, key_heads=None, projections=replace(spec.projections, layout="interleaved"))

@@ -76,7 +76,7 @@ MIXTRAL = replace(
 
 @reads("use_sliding_window", "sliding_window", "max_window_layers", "layer_types")
 def qwen_window(spec: Spec, config: Config) -> Spec:
-    """Layers from `max_window_layers` on have the window, if it is switched on at all."""
+    """If the window is on, layers from `max_window_layers` have it."""
     if not read_flag(config, "use_sliding_window", False):
         return spec
     first = 0 if config.get("max_window_layers") == 0 else read_optional_size(config, "max_window_layers")
@@ -108,7 +108,7 @@ QWEN3 = replace(
 
 @reads("use_sliding_window", "sliding_window")
 def qwen3_moe_window(spec: Spec, config: Config) -> Spec:
-    """Every layer has the window, if it is switched on; older versions of transformers read `max_window_layers`."""
+    """If the window is on, every layer has it; older versions of transformers read `max_window_layers`."""
     if not read_flag(config, "use_sliding_window", False):
         return spec
     if config.get("max_window_layers"):
