@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 
-from detoklens.measures.frequency import DRAWS, beside_random_biases, mean_ranks, self_assertion, slope, spearman
+from detoklens.measures.frequency import DRAWS, compare_with_random_biases, mean_ranks, self_assertion, slope, spearman
 from tests.layers import random_layer, sizes
 
 
@@ -49,7 +49,7 @@ def test_the_control_is_the_correlation_of_random_biases(copies):
     layer = random_layer(vocab_size=60)
     layer.weights.token_embeddings[:] = np.repeat(layer.weights.token_embeddings[::copies], copies, axis=0)
     counts = np.random.default_rng(1).integers(0, 9, 60)
-    found = beside_random_biases(layer, self_assertion(layer), counts, np.arange(60), seed=5)
+    found = compare_with_random_biases(layer, self_assertion(layer), counts, np.arange(60), seed=5)
     random, keys = np.random.default_rng(5), layer.token_affinity("mean")
     for head in range(layer.n_heads):
         biases = random.normal(size=(DRAWS, layer.d_head))
@@ -65,7 +65,7 @@ def test_p_is_the_share_of_random_biases_with_a_steeper_slope(d_head):
     layer = random_layer(n_heads=1, d_head=d_head, vocab_size=60, seed=d_head)
     counts = np.random.default_rng(1).integers(0, 9, 60)
     scores = self_assertion(layer)
-    found = beside_random_biases(layer, scores, counts, np.arange(60))
+    found = compare_with_random_biases(layer, scores, counts, np.arange(60))
     directions = np.random.default_rng(2).normal(size=(20_000, d_head))
     directions *= np.linalg.norm(layer.common_part(None).query[0]) / np.linalg.norm(directions, axis=1, keepdims=True)
     null = slope(layer.token_affinity("mean").key_of(0) @ directions.T, counts)
@@ -75,7 +75,7 @@ def test_p_is_the_share_of_random_biases_with_a_steeper_slope(d_head):
 
 def test_a_single_dimension_has_no_direction():
     layer = random_layer(n_heads=2, d_head=1, vocab_size=20)
-    found = beside_random_biases(layer, self_assertion(layer), np.arange(20), np.arange(20))
+    found = compare_with_random_biases(layer, self_assertion(layer), np.arange(20), np.arange(20))
     assert found.p.tolist() == [1, 1]
 
 

@@ -62,7 +62,7 @@ DRAWS = 4999
 only for a ρ that is closer to its end than that."""
 
 
-def beside_random_biases(
+def compare_with_random_biases(
     layer: Layer,
     scores: Float[np.ndarray, "head token"],
     counts: Int[np.ndarray, "chosen"] | None,

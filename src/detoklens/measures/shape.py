@@ -101,14 +101,14 @@ class Wave:
 
 
 @dataclass(frozen=True)
-class Beyond:
+class ControlTest:
     """The control's 95th percentile, and each head's Holm-adjusted p; heads whose statistic is NaN are not tested."""
 
     null_high: float
     p: PerHead
 
     @classmethod
-    def of(cls, observed: PerHead, null: Float[np.ndarray, "draw"]) -> Beyond:
+    def of(cls, observed: PerHead, null: Float[np.ndarray, "draw"]) -> ControlTest:
         p = [np.nan if np.isnan(value) else tail_probability(value, null) for value in observed]
         return cls(float(np.quantile(null, 0.95)), holm(np.array(p)))
 
@@ -120,7 +120,7 @@ class Line:
     slope: PerHead
     r_squared: PerHead
     n_points: int
-    beyond: Beyond | None = None
+    beyond: ControlTest | None = None
 
     def linear(self) -> list[bool | None]:
         """Whether each curve is a line beyond its control; None if constant or with too few points."""
@@ -138,7 +138,7 @@ class SeenFrom:
 
     query_position: int
     waves: list[list[Wave]]
-    beyond: Beyond | None
+    beyond: ControlTest | None
     """Comparison of the leading waves' shares with the control; None without a control."""
     n_keys: int
     """Number of keys the waves are fitted to."""
@@ -212,7 +212,7 @@ def position_shape(
     line, draws = best_line(curve, fitted), control(last, len(fitted))
     if draws is not None and line.n_points >= FEWEST_POINTS:
         null = best_line(draws, np.arange(draws.shape[1])).r_squared
-        line = replace(line, beyond=Beyond.of(line.r_squared, null))
+        line = replace(line, beyond=ControlTest.of(line.r_squared, null))
     queries = []
     for query in query_positions:
         seen, total = scores.seen(query), scores.along(query)
@@ -228,7 +228,7 @@ def position_shape(
         effect[[not is_in_view(of_head, len(keys)) for of_head in waves]] = np.nan
         beyond, draws = None, control(query, len(keys))
         if draws is not None and len(keys) >= FEWEST_KEYS:
-            beyond = Beyond.of(shares_in_view(waving, keys), shares_in_view(draws, np.arange(draws.shape[1])))
+            beyond = ControlTest.of(shares_in_view(waving, keys), shares_in_view(draws, np.arange(draws.shape[1])))
         queries.append(SeenFrom(query, waves, beyond, len(keys), attention, seen.start, effect))
     return PositionShape(line, line.slope * layer.attention_scale, *monotonicity(curve), queries=queries, reach=reach)
 

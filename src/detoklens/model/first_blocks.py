@@ -196,7 +196,7 @@ def _precision(dtype: str) -> AbstractContextManager[None]:
     return in_double_precision() if dtype == "float64" else nullcontext()
 
 
-class Enough(Exception):
+class StopForward(Exception):
     """Stops a forward pass once everything needed is cached."""
 
 
@@ -224,7 +224,7 @@ class FirstBlocks:
         cache = self._local.cache = ForwardCache([], [])
         self._local.until = until
         try:
-            with their_failures(self.name), suppress(Enough), torch.inference_mode(), _precision(self.dtype):
+            with their_failures(self.name), suppress(StopForward), torch.inference_mode(), _precision(self.dtype):
                 self._model(torch.from_numpy(np.ascontiguousarray(token_ids, np.int64)))
         finally:
             self._local.cache = None
@@ -255,7 +255,7 @@ class FirstBlocks:
         """
         states = cache.states[layer] if entering is None else torch.from_numpy(entering)
         catcher = _SoftmaxCatcher(len(states), self.n_heads)
-        with torch.inference_mode(), self._wide(), catcher, suppress(Enough):
+        with torch.inference_mode(), self._wide(), catcher, suppress(StopForward):
             self._through(layer, states, cache)
         if catcher.caught is None:
             raise UnsupportedModelError(
@@ -272,7 +272,7 @@ class FirstBlocks:
         return _first(self._blocks[layer](states, *args[1:], **named))
 
     def _wide(self) -> AbstractContextManager[None]:
-        return Widened() if self.dtype == "float64" else nullcontext()
+        return Float64Mode() if self.dtype == "float64" else nullcontext()
 
     def _cache_input(self, _block: Any, args: tuple[Any, ...], named: dict[str, Any]) -> None:
         cache = getattr(self._local, "cache", None)
@@ -280,13 +280,13 @@ class FirstBlocks:
             cache.states.append(named["hidden_states"] if "hidden_states" in named else args[0])
             cache.arguments.append((args, named))
             if len(cache.states) - 1 == self._local.until:
-                raise Enough
+                raise StopForward
 
     def _cache_output(self, _block: Any, _inputs: Any, output: Any) -> None:
         cache = getattr(self._local, "cache", None)
         if cache is not None:
             cache.states.append(_first(output))
-            raise Enough  # a GGUF file is loaded with all later blocks
+            raise StopForward  # a GGUF file is loaded with all later blocks
 
     def _head_ablation(self, layer: int) -> Any:
         def ablate(_projection: Any, inputs: Any) -> Any:
@@ -332,7 +332,7 @@ class _SoftmaxCatcher(TorchFunctionMode):  # type: ignore[misc]
         if result.ndim == 4 or (result.ndim == 3 and len(result) == self.texts * self.heads):
             shape = (self.texts, self.heads, *result.shape[-2:])
             self.caught = (args[0].reshape(shape), result.reshape(shape))
-            raise Enough
+            raise StopForward
         return result
 
 
@@ -357,13 +357,13 @@ def in_double_precision() -> Iterator[None]:
     usual = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        with Widened():
+        with Float64Mode():
             yield
     finally:
         torch.set_default_dtype(usual)
 
 
-class Widened(TorchFunctionMode):  # type: ignore[misc]
+class Float64Mode(TorchFunctionMode):  # type: ignore[misc]
     """Replaces float32 by float64 in every torch call of this thread."""
 
     def __torch_function__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -232,7 +232,7 @@ def read_text(path: Path, wanted: str) -> str:
         raise DetokLensError(f"{path}: not UTF-8 at byte {error.start}; name {wanted}, as UTF-8") from error
 
 
-def in_one_word(flag: str) -> Callable[[Iterable[int]], list[str]]:
+def comma_separated(flag: str) -> Callable[[Iterable[int]], list[str]]:
     """Write several numbers as one argument: `--heads 0,7`."""
     return lambda numbers: [flag, ",".join(map(str, numbers))]
 
@@ -243,14 +243,14 @@ Heads = Annotated[
         "Only these heads, from 0. Default: all.",
         metavar="0,7",
         read=whole_numbers("heads"),
-        spell=in_one_word("--heads"),
+        spell=comma_separated("--heads"),
     ),
 ]
 QUERY_POSITIONS = Parameter(
     "Query positions, from 0. Default: about 1/20, 1/2 and nearly all of the model's length.",
     metavar="50,500,1000",
     read=whole_numbers("query positions"),
-    spell=in_one_word("--query-positions"),
+    spell=comma_separated("--query-positions"),
 )
 QueryPositions = Annotated[Sequence[int] | None, QUERY_POSITIONS]
 Centred = Annotated[

@@ -22,7 +22,7 @@ from detoklens.questions.explain.compute import (
     terms_of,
 )
 from detoklens.questions.options import SplitTerms
-from detoklens.questions.parameters import Heads, Parameter, in_one_word, to_cli_args, whole_numbers
+from detoklens.questions.parameters import Heads, Parameter, comma_separated, to_cli_args, whole_numbers
 from detoklens.questions.texts import find_beginning
 from detoklens.scores.terms import MEANINGS
 from detoklens.tables.schema import Schema
@@ -73,7 +73,7 @@ class Explain(SplitTerms):
             "Token ids instead of a text.",
             metavar="464,2068",
             read=whole_numbers("token ids"),
-            spell=in_one_word("--token-ids"),
+            spell=comma_separated("--token-ids"),
         ),
     ] = None
     heads: Heads = None

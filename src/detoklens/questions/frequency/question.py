@@ -12,7 +12,7 @@ import polars as pl
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.chance import ALPHA
 from detoklens.measures.frequency import (
-    beside_random_biases,
+    compare_with_random_biases,
     divided_norms,
     embedding_norms,
     self_assertion,
@@ -210,7 +210,7 @@ class Frequency(AtOffset):
         tokens = _correlated(scores.shape[1], counts, include_unseen=self.unseen != "exclude")
         frequency = None if counts is None else counts[tokens]
         correlations = [spearman(row[tokens], frequency) for row in scores]
-        null = beside_random_biases(
+        null = compare_with_random_biases(
             study.layer,
             scores,
             frequency,

@@ -33,7 +33,7 @@ from detoklens.questions.lookback.compute import (
     text_lookback,
 )
 from detoklens.questions.options import SplitOff, SplitTerms
-from detoklens.questions.parameters import Heads, Parameter, in_one_word, whole_numbers
+from detoklens.questions.parameters import Heads, Parameter, comma_separated, whole_numbers
 from detoklens.questions.study import Study
 from detoklens.scores.layer import Layer
 from detoklens.scores.softmax import seen_keys
@@ -57,7 +57,7 @@ def numbers(**meanings: str) -> tuple[Column, ...]:
 
 
 PART = Column("part", "position, class or lexical part of the lift, or total: their sum", "String")
-ENDS = {"low": "lower end of its 95 % interval over query tokens", "high": "upper end of that interval"}
+INTERVAL = {"low": "lower end of its 95 % interval over query tokens", "high": "upper end of that interval"}
 LOOKBACK_BY_HEAD = Schema(
     "lookback_by_head",
     "How much more does each head look back from continuation tokens than from whole words?",
@@ -74,7 +74,7 @@ LOOKBACK_BY_HEAD = Schema(
         W="lift from whole words",
         F="lift from first pieces, which need not look back either",
         difference="C − W",
-        **ENDS,
+        **INTERVAL,
         null_low="lower end of the middle 95 % of C − W with labels permuted in frequency bins",
         null_high="upper end of that interval",
         aligned_low="the same with queries rotated at random against keys",
@@ -91,7 +91,7 @@ LOOKBACK_BY_TERM = Schema(
     HEAD,
     PART,
     Column("term", "score term", "String"),
-    *numbers(difference="C − W, in nats", **ENDS),
+    *numbers(difference="C − W, in nats", **INTERVAL),
 )
 LOOKBACK_TEXT = Schema(
     "lookback_text",
@@ -119,8 +119,8 @@ LOOKBACK_PREDICTION = Schema(
     "lookback_prediction",
     "Does the lift of a token, from weights and counts, predict its attention to the previous token on text?",
     HEAD,
-    *numbers(spearman="Spearman correlation over query tokens of lift and measured attention", **ENDS),
-    Column("tokens", f"query tokens with at least {FEWEST_OCCURRENCES} measured places", "Int64"),
+    *numbers(spearman="Spearman correlation over query tokens of lift and measured attention", **INTERVAL),
+    Column("tokens", f"query tokens with at least {FEWEST_OCCURRENCES} measured positions", "Int64"),
 )
 LOOKBACK_BY_TOKEN = Schema(
     "lookback_by_token",
@@ -178,7 +178,7 @@ class Lookback(SplitTerms):
             "Learned positions: query positions, from 15. Default: eight, evenly spread over the trained range.",
             metavar="60,125,200",
             read=whole_numbers("query positions"),
-            spell=in_one_word("--query-positions"),
+            spell=comma_separated("--query-positions"),
         ),
     ] = None
     continuation: Annotated[

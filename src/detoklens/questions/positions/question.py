@@ -82,7 +82,7 @@ class OverVocabulary(Question):
     uses = frozenset({"counts"})
     counted = False
 
-    def say_what_was_trained(self, study: Study, runner: Runner) -> None:
+    def note_trained_range(self, study: Study, runner: Runner) -> None:
         """Note if only the first positions are trained; defaults stay within them."""
         found = trained_range(study.layer)
         if not found.is_whole:
@@ -282,7 +282,7 @@ class Positions(OfPositions):
         if study.layer.positions != "learned":
             by_offset = _by_offset(study.layer, self.queries(study), self.split_off(study))
             return {"positions_by_offset": by_offset.filter(asked)}
-        self.say_what_was_trained(study, runner)
+        self.note_trained_range(study, runner)
         curves = position_curves(
             study.layer,
             self.queries(study),

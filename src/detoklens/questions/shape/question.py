@@ -10,7 +10,7 @@ import polars as pl
 
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.chance import ALPHA
-from detoklens.measures.shape import SINUSOIDAL_SHARE, Beyond, PositionShape, masses, position_shape
+from detoklens.measures.shape import SINUSOIDAL_SHARE, ControlTest, PositionShape, masses, position_shape
 from detoklens.parallel import Runner
 from detoklens.questions.base import ByLabel, Frames, Verdict, View
 from detoklens.questions.positions.question import OfPositions
@@ -150,7 +150,7 @@ class Shape(OfPositions):
 
     def ask(self, study: Study, runner: Runner) -> Frames:
         if study.layer.positions == "learned":
-            self.say_what_was_trained(study, runner)
+            self.note_trained_range(study, runner)
         found = position_shape(
             study.layer,
             self.queries(study),
@@ -181,7 +181,7 @@ class Shape(OfPositions):
         if told.is_empty():
             return Verdict("untestable", f"position {query} sees fewer than 48 keys or 1.5 periods")
         waves = told.filter("sinusoidal")
-        control = "random mean vectors" if _waved(there) == "Tᵖ" else "random walks"
+        control = "random mean vectors" if _curve(there) == "Tᵖ" else "random walks"
         seen = (waves if len(waves) else told)["wave_share"].to_list()
         low, high = percent(min(seen)).removesuffix(" %"), percent(max(seen))
         shares = f"{low} to {high}" if not high.startswith(f"{low} ") else high
@@ -197,10 +197,10 @@ class Shape(OfPositions):
     def summarize(self, tables: Frames) -> str:
         found, there = self.verdict(tables), _from_the_last(tables["shape"])
         if found.value == "untestable":
-            return f"Whether {_waved(there)} is a wave can't be tested: {found.reason}."
+            return f"Whether {_curve(there)} is a wave can't be tested: {found.reason}."
         named = f" ({listed_some(found.heads, NAMED)})" if found else ""
         return (
-            f"{_waved(there)} is a wave in {len(found.heads)} of {plural(len(there), 'head')}{named}: {found.reason}."
+            f"{_curve(there)} is a wave in {len(found.heads)} of {plural(len(there), 'head')}{named}: {found.reason}."
         )
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
@@ -224,13 +224,13 @@ class Shape(OfPositions):
         pull = by_head.select("head", "query", *near, "entropy", "class").with_columns(pl.col(near).round(3))
         return [
             View("line through Tᵖ", line),
-            View(f"leading wave of {_waved(by_head)}", wave),
-            View("softmax of " + ("Tᵖ" if _waved(by_head) == "Tᵖ" else "Tᵖ + Tᵖᵖ"), pull),
+            View(f"leading wave of {_curve(by_head)}", wave),
+            View("softmax of " + ("Tᵖ" if _curve(by_head) == "Tᵖ" else "Tᵖ + Tᵖᵖ"), pull),
         ]
 
 
 def _shape_table(found: PositionShape) -> pl.DataFrame:
-    def control(what: str, beyond: Beyond | None) -> dict[str, Any]:
+    def control(what: str, beyond: ControlTest | None) -> dict[str, Any]:
         return {f"{what}_null": beyond and beyond.null_high, f"{what}_p": beyond and beyond.p}
 
     line = {
@@ -273,6 +273,6 @@ def _from_the_last(shape: pl.DataFrame) -> pl.DataFrame:
     return shape.filter(pl.col("query_position") == pl.col("query_position").max()).sort("head")
 
 
-def _waved(shape: pl.DataFrame) -> str:
+def _curve(shape: pl.DataFrame) -> str:
     """The term that waves are fitted to: rotary and ALiBi positions have only Tᵖ."""
     return "Tᵖ" if shape.get_column("by_offset", default=shape["head"] < 0).any() else "Tᵖᵖ"

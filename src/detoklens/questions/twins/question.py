@@ -25,7 +25,7 @@ from detoklens.measures.words import fingerprint_of, given_words
 from detoklens.model import checks
 from detoklens.parallel import Runner
 from detoklens.questions.base import Question, Verdict, View
-from detoklens.questions.parameters import Heads, Parameter, in_one_word, whole_numbers
+from detoklens.questions.parameters import Heads, Parameter, comma_separated, whole_numbers
 from detoklens.questions.twins.compute import (
     CARRYING,
     CONTROLS,
@@ -85,7 +85,7 @@ class Twins(Question):
             "Numbers of pieces.",
             metavar="2,3,4",
             read=whole_numbers("numbers of pieces"),
-            spell=in_one_word("--pieces"),
+            spell=comma_separated("--pieces"),
         ),
     ] = (2, 3, 4)
     triples: Triples = 600

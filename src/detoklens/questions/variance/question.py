@@ -29,7 +29,7 @@ from detoklens.scores.layer import Layer
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import listed, listed_some
 
-ENDS = 10  # positions shown from either end
+SHOWN_ENDS = 10  # positions shown from either end
 NAMED = 6  # outliers in a summary
 SHOWN_DIGITS = 3
 
@@ -201,7 +201,7 @@ class Variance(OverVocabulary):
 
     def views(self, tables: Frames) -> Sequence[View]:
         variance, place = tables["position_variance"], pl.col("position")
-        shown = variance.filter((place < ENDS) | (place >= len(variance) - ENDS) | pl.col("outlier"))
+        shown = variance.filter((place < SHOWN_ENDS) | (place >= len(variance) - SHOWN_ENDS) | pl.col("outlier"))
         switch = tables["switch"].select(
             "head", "first", "next", "jump", "by_scale", "value_norm_ratio", **{"first, no LN": "first_without_norm"}
         )
