@@ -219,7 +219,7 @@ def _attempt(function: Callable[[Any], Any], task: Any) -> Any:
 def _end_with_parent() -> None:
     """Exit when the parent dies: it can't stop its workers if it is killed, and a busy worker reads no connection.
 
-    The parent holds the other end of a worker's stdin and never writes to it, so end of file means that it is gone.
+    The parent holds the other end of a worker's stdin and never writes to it, so end of file means that it has ended.
     """
     while os.read(STDIN, 1):
         pass

@@ -115,6 +115,6 @@ class Listener:
 
     def tell(self, step: Step) -> None:
         """Report a finished step."""
-        told = replace(step, title=self.label + step.title)
-        self.passed.append(told)
-        self.end(told)
+        labelled = replace(step, title=self.label + step.title)
+        self.passed.append(labelled)
+        self.end(labelled)

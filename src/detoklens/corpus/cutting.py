@@ -49,7 +49,7 @@ UNCHANGED = (*range(0x80, 0x300), *range(0x2010, 0x2028))
 def bytes_never_cut(description: dict[str, Any]) -> ByteTable | None:
     """Which pairs of bytes a cut must not separate; None if no cut before a space after a letter is exact.
 
-    `description` is a tokenizer.json. All kinds of models are meant: each of them tokenizes a piece alone.
+    `description` is a tokenizer.json. This holds for every kind of model, since each tokenizes a piece alone.
     """
     try:
         cut, unnoticed = np.zeros((256, 256), bool), np.ones((256, 256), bool)

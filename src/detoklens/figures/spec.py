@@ -36,7 +36,7 @@ class FigureSpec:
     per_head: bool = False
     options: tuple[tuple[str, Any], ...] = ()
     needs: str = ""
-    """What the figure needs, told to readers of a report that omits it."""
+    """What the figure needs, shown to readers of a report that omits it."""
     module: str = ""
     """The question's module; its class fills it in."""
 

@@ -5,7 +5,7 @@ import numpy as np
 from detoklens.kernels.compiling import compiled
 
 ONE, BYTE, LENGTH = np.uint64(1), np.uint64(8), np.uint64(56)
-"""One, the bits of a byte, and where a word's length stands in its last block."""
+"""One, the bits of a byte, and the place of a word's length in its last block."""
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """Multiplying by it spreads a number over the upper bits."""
 
@@ -69,7 +69,7 @@ def intern_words(
 def _word_from(
     text: np.ndarray, begin: np.uint64, end: np.uint64, table: np.ndarray, seed: np.uint64, blocks: np.ndarray
 ) -> tuple[np.uint64, np.uint64, np.uint64]:
-    """The end of the word that starts here, its last filled block, and its hash; fills `blocks` as far as they go."""
+    """Write the word that starts here into `blocks`; return its end, its last filled block, and its hash."""
     byte = np.uint64(text[begin])
     block, shift, filled, hashed, last = byte, BYTE, np.uint64(0), seed, np.uint64(len(blocks) - 1)
     blocks[last] = 0

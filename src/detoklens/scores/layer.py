@@ -256,8 +256,8 @@ class Layer:
     def meaningful_tokens(self) -> Int[np.ndarray, "token"]:
         """Ids of the tokens that means, candidates and rankings are about.
 
-        They are neither special nor untrained, and a text can contain them: MiniLM's `[unused80]` was trained, as a
-        stand-in for something, but occurs in no text. All of them with `all_tokens`.
+        They are neither special nor untrained, and a text can contain them: MiniLM's `[unused80]` was trained for
+        some purpose, but occurs in no text. All of them with `all_tokens`.
         """
         if self.all_tokens:
             return np.arange(self.vocab_size)

@@ -65,12 +65,12 @@ class Paper(Question):
     def views(self, tables: Frames) -> Sequence[View]:
         """The judged claims, those that differ first, and why the others do not apply."""
         claims = tables["paper_claims"]
-        told = claims.filter(pl.col("verdict") != "not applicable").sort(
+        applicable = claims.filter(pl.col("verdict") != "not applicable").sort(
             "verdict", descending=True, maintain_order=True
         )
         claim, paper = pl.col("claim").str.split(":").list.first(), pl.col("paper")
         cut = pl.concat_str(claim.str.slice(0, LONGEST_CLAIM - 1).str.strip_chars_end(), pl.lit("…"))
-        short = told.select(
+        short = applicable.select(
             pl.when(claim.str.len_chars() > LONGEST_CLAIM).then(cut).otherwise(claim).alias("claim"),
             "verdict",
             "found",

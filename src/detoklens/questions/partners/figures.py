@@ -45,7 +45,7 @@ def _blank_blocks(blocks: int, heads: int, lines: int, total: float) -> tuple[Fi
     """An empty figure and each block's upper left corner, in inches from the left and from the top."""
     columns = max(1, min(blocks, int(total / NARROWEST)))
     if columns > heads > 0:
-        columns -= columns % heads  # a token's heads stand in one line
+        columns -= columns % heads  # a token's heads are on one line
     rows = -(-blocks // columns)
     tall = LABEL + lines * LINE + LABEL / 2
     figure = theme.ShownFigure(figsize=(total, max(1, rows) * tall))

@@ -174,23 +174,23 @@ class Shape(OfPositions):
     def verdict(self, tables: Frames) -> Verdict:
         """Whether at least one head has a wave from the last query position, which sees most keys."""
         there = _from_the_last(tables["shape"])
-        told, query = there.drop_nulls("sinusoidal"), there["query_position"][0]
-        no_control = len(told) > 0 and told["wave_null"].null_count() == len(told)  # ALiBi: rounding errors
+        testable, query = there.drop_nulls("sinusoidal"), there["query_position"][0]
+        no_control = len(testable) > 0 and testable["wave_null"].null_count() == len(testable)  # ALiBi: rounding errors
         if no_control or there["period"].null_count() == len(there):
             return Verdict("untestable", f"from position {query} the curve is a line, without any wave")
-        if told.is_empty():
+        if testable.is_empty():
             return Verdict("untestable", f"position {query} sees fewer than 48 keys or 1.5 periods")
-        waves = told.filter("sinusoidal")
+        waves = testable.filter("sinusoidal")
         control = "random mean vectors" if _curve(there) == "Tᵖ" else "random walks"
-        seen = (waves if len(waves) else told)["wave_share"].to_list()
+        seen = (waves if len(waves) else testable)["wave_share"].to_list()
         low, high = percent(min(seen)).removesuffix(" %"), percent(max(seen))
         shares = f"{low} to {high}" if not high.startswith(f"{low} ") else high
-        strongest = told.sort("wave_share", descending=True).row(0, named=True)
+        strongest = testable.sort("wave_share", descending=True).row(0, named=True)
         required = f"we require {percent(SINUSOIDAL_SHARE)}"
         if not len(waves) and strongest["wave_share"] >= SINUSOIDAL_SHARE:
             required = f"{p_value(strongest['wave_p'])}, we require {ALPHA}"
         null = f"95 % of {control}: at most {percent(strongest['wave_null'])}; {required}"
-        untestable = plural(len(there) - len(told), "head") + " untestable; " if len(told) < len(there) else ""
+        untestable = plural(len(there) - len(testable), "head") + " untestable; " if len(testable) < len(there) else ""
         reason = f"{untestable}from position {query}, one wave explains {shares} ({null})"
         return Verdict("yes" if len(waves) else "no", reason, tuple(map(head_name, waves["head"])))
 
