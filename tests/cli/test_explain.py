@@ -114,7 +114,7 @@ def test_bad_input_is_one_line_and_writes_nothing(model: Path, tmp_path: Path) -
     assert "the text is empty" in refuse("explain", model, "", "--prepend-bos", *out)
     assert "either a text" in refuse("explain", model, *out)
     assert "either a text" in refuse("explain", model, "a", "--token-ids", "1", *out)
-    assert "is longer than the 11 positions" in refuse("explain", model, "a b " * 30, *out)
+    assert "is longer than the model's 11 positions" in refuse("explain", model, "a b " * 30, *out)
     assert "token id 99999 does not exist" in refuse("explain", model, "--token-ids", "99999", *out)
     assert "head 5 does not exist" in refuse("explain", model, "a", "--heads", "5", *out)
     assert "not valid UTF-8" in refuse("explain", model, "a\udcff", *out)

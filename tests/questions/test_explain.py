@@ -277,7 +277,7 @@ def test_a_wrong_type_is_one_clear_line(given, said):
         (Explain("a\udcff"), "not valid UTF-8 at character 1"),
         (Explain([-1]), "token id -1 does not exist"),
         (Explain([10**30]), "too large for any vocabulary"),
-        (Explain("a " * 40), "is longer than the 11 positions"),
+        (Explain("a " * 40), "is longer than the model's 11 positions"),
         (Explain("a", heads=[3]), "head 3 does not exist"),
         (Explain("a", heads=[]), "heads is empty"),
     ],

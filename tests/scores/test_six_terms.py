@@ -187,7 +187,7 @@ def test_a_huge_epsilon_switches_layer_norm_off():
     ("ids", "message"),
     [
         ([], "at least one token"),
-        ([0] * 12, "a text of 12 tokens is longer than the 11 positions"),
+        ([0] * 12, "a text of 12 tokens is longer than the model's 11 positions"),
         ([23], "token id 23 does not exist; token ids go from 0 to 22"),
         ([-1], "token id -1 does not exist"),
     ],

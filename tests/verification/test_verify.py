@@ -105,7 +105,7 @@ def test_real_weights_pass(whisper_folder):
 
 
 def test_a_text_that_does_not_fit_is_refused():
-    assert "longer than the 64 positions" in refuse("verify", TINY, "--text", "x" * 200)
+    assert "longer than the model's 64 positions" in refuse("verify", TINY, "--text", "x" * 200)
 
 
 def test_a_model_in_memory_passes_and_stays_as_it_is():
