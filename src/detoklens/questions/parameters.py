@@ -100,7 +100,7 @@ def to_cli_args(owner: Any) -> list[str]:
     words: list[str] = []
     for setting in sorted(settings_of(type(owner)), key=lambda setting: not setting.positional):
         value = getattr(owner, setting.name)
-        if value == setting.default or not setting.parameter.cli:
+        if value == setting.default or not setting.cli:
             continue
         if setting.spell is not None:
             words += setting.spell(value)
