@@ -149,7 +149,11 @@ def test_a_planted_partner_is_explained_by_ee() -> None:
 
 @pytest.mark.parametrize(
     ("ids", "said"),
-    [([], "at least one token"), ([0] * 12, "12 tokens is longer than the model's 11 positions"), ([99], "token id 99")],
+    [
+        ([], "at least one token"),
+        ([0] * 12, "12 tokens is longer than the model's 11 positions"),
+        ([99], "token id 99"),
+    ],
 )
 def test_texts_that_do_not_fit_are_refused(ids: list[int], said: str) -> None:
     with pytest.raises(RangeError, match=said):

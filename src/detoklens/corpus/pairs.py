@@ -210,7 +210,7 @@ def add_parts(paths: Sequence[Path]) -> tuple[Iterator[Run], Int64[np.ndarray, "
     tokens, tally = [], Tally()
     for path in paths:
         if not _is_undamaged(path):  # damaged Arrow data may crash the process
-            raise CountsError(f"{path}: damaged; delete it, and the same command counts its text again")
+            raise CountsError(f"{path}: damaged; delete it and run the same command to count its text again")
         with pa.OSFile(os.fsencode(path)) as file, pa.ipc.open_stream(file) as blocks:
             header = blocks.schema.metadata
         tally.add(Tally(**json.loads(header[b"tally"])))
