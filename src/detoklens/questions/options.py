@@ -103,6 +103,10 @@ class OnText(SplitTerms):
     def begins_with_bos(self) -> bool | None:
         return self.prepend_bos
 
+    def cli_args(self, study: Study) -> list[str]:
+        """Without prepend_bos: the command takes it as an option of the texts."""
+        return Question.cli_args(replace(self, prepend_bos=None), study)
+
     def settings(self, study: Study) -> dict[str, Any]:
         """Without prepend_bos, which the digest of the documents covers."""
         return {name: value for name, value in super().settings(study).items() if name != "prepend_bos"}

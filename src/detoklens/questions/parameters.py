@@ -96,11 +96,11 @@ def documented(owner: Owner) -> Owner:
 
 
 def to_cli_args(owner: Any) -> list[str]:
-    """The command-line arguments for all options that differ from their defaults, positional ones first."""
+    """The command-line arguments for all parameters that differ from their defaults, positional ones first."""
     words: list[str] = []
     for setting in sorted(settings_of(type(owner)), key=lambda setting: not setting.positional):
         value = getattr(owner, setting.name)
-        if value == setting.default or not setting.cli:
+        if value == setting.default:
             continue
         if setting.spell is not None:
             words += setting.spell(value)
