@@ -19,7 +19,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from detoklens.corpus import word_by_word
 from detoklens.corpus.encoding import GigatokenEncoder, TokenizersEncoder, choose_library
-from detoklens.corpus.word_by_word import BYTE_TOKENS, PREPEND, REPLACE, WordByWord, splittable
+from detoklens.corpus.word_by_word import AT_SPACES, BYTE_TOKENS, IN_CONTEXT, PREPEND, REPLACE, WordByWord, splittable
 from detoklens.errors import TokenError
 from detoklens.tokens import Vocabulary
 from tests.corpus.conftest import byte_level_vocabulary
@@ -73,6 +73,36 @@ def assert_same_ids(tokenizer_json: str, texts: Sequence[str]) -> None:
 @given(texts=TEXTS)
 def test_the_ids_are_those_of_tokenizers(splits_words: bool, prepends: bool, texts: list[str]) -> None:
     assert_same_ids(description_of(splits_words, prepends), texts)
+
+
+def added(*contents: str, **settings: bool) -> list[dict[str, Any]]:
+    flags = dict.fromkeys(("special", *IN_CONTEXT), False) | settings
+    ids = json.loads(description_of())["model"]["vocab"]
+    new = [content for content in contents if content not in ids]  # these get the next ids
+    ids |= {content: len(ids) + number for number, content in enumerate(new)}
+    return [{"id": ids[content], "content": content} | flags for content in contents]
+
+
+@given(
+    texts=TEXTS,
+    contents=st.lists(
+        st.one_of(
+            st.sampled_from(["\n\n", "\t", "▁▁", "  ", "the end", "e", "s.", "<s>"]), st.text(min_size=1, max_size=3)
+        ),
+        min_size=1,
+        max_size=4,
+        unique=True,
+    ),
+    at_spaces=st.booleans(),
+)
+def test_added_tokens_lie_within_words(texts: list[str], contents: list[str], at_spaces: bool) -> None:
+    """As in Gemma 3, whose tabs, line ends and HTML tags are added tokens that aren't special."""
+    description = plain(description_of()) | {"added_tokens": added(*contents)}
+    description["normalizer"] = {"type": "Sequence", "normalizers": [REPLACE]}
+    if at_spaces:
+        description["pre_tokenizer"] = AT_SPACES
+    assert splittable(json.loads(json.dumps(description))) is not None
+    assert_same_ids(json.dumps(description), [*texts, "".join(contents), "x".join(contents)])
 
 
 @given(texts=TEXTS)
@@ -213,7 +243,8 @@ def without(*tokens: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "description",
     [
-        json.loads(description_of()),
+        json.loads(description_of(prepends=True)),
+        *(plain(description_of()) | {"added_tokens": added("x", **{flag: True})} for flag in IN_CONTEXT),
         plain(description_of()) | {"normalizer": None},
         plain(description_of()) | {"pre_tokenizer": {"type": "ByteLevel"}},
         changed(byte_fallback=False),
@@ -223,7 +254,18 @@ def without(*tokens: str) -> dict[str, Any]:
         without("<0xC3>"),
         without("<0x7A>"),
     ],
-    ids=["special", "normalizer", "split", "unknown", "whole words", "dropout", "merged byte", "no byte", "no letter"],
+    ids=[
+        "prefix",
+        *IN_CONTEXT,
+        "normalizer",
+        "split",
+        "unknown",
+        "whole words",
+        "dropout",
+        "merged byte",
+        "no byte",
+        "no letter",
+    ],
 )
 def test_whatever_depends_on_more_than_its_word_is_left_whole(description: dict[str, Any]) -> None:
     assert splittable(description) is None

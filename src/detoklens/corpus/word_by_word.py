@@ -33,8 +33,12 @@ SPACE, LOWER_BLOCK = " ", "▁"
 REPLACE = {"type": "Replace", "pattern": {"String": SPACE}, "content": LOWER_BLOCK}
 PREPEND = {"type": "Prepend", "prepend": LOWER_BLOCK}
 BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
+AT_SPACES = {"type": "Split", "pattern": {"String": SPACE}, "behavior": "MergedWithPrevious", "invert": False}
+"""Gemma's pre-tokenizer, to which its normalizer leaves no spaces."""
 PLAIN = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
 """Settings that would make a word's ids depend on more than its merges."""
+IN_CONTEXT = ("single_word", "lstrip", "rstrip", "normalized")
+"""Settings that would make an added token depend on more than its own text."""
 
 WORDS_KEPT, BLOCKS_KEPT = 1 << 18, 4
 """13 MB; 100 MB of English have 195,000 words. Words of more than 31 bytes are tokenized each time."""
@@ -164,15 +168,20 @@ class ByteLevelWords:
 def splittable(description: dict[str, Any]) -> tuple[Bool[np.ndarray, "256 256"], bytes] | None:
     """Which bytes may follow which inside a token, and the prefix of a text; None if texts can't be split into words.
 
+    An added token (Gemma 3 has tabs and HTML tags) lies within a word, since its bytes may follow each other.
     Afterwards the description's normalizer no longer adds that prefix.
     """
-    model, normalizer = description["model"], description["normalizer"]
+    model, normalizer, added = description["model"], description["normalizer"], description["added_tokens"]
+    if normalizer == {"type": "Sequence", "normalizers": [REPLACE]}:
+        normalizer = REPLACE
     prepends = normalizer == {"type": "Sequence", "normalizers": [PREPEND, REPLACE]}
     if not prepends and normalizer != REPLACE:
         return None
     if model.get("type") != "BPE" or not model.get("byte_fallback") or any(map(model.get, PLAIN)):
         return None
-    if description["pre_tokenizer"] or description["added_tokens"]:
+    if description["pre_tokenizer"] not in (None, AT_SPACES):
+        return None
+    if any(prepends or any(map(token.get, IN_CONTEXT)) for token in added):
         return None
     # Every byte needs a token, or its character does, so that nothing is unknown; and no byte may be merged.
     unknown = [byte for byte, token in enumerate(BYTE_TOKENS) if token not in model["vocab"]]
@@ -181,8 +190,8 @@ def splittable(description: dict[str, Any]) -> tuple[Bool[np.ndarray, "256 256"]
     merges = (merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"])
     if not set(BYTE_TOKENS).isdisjoint(part for merge in merges for part in merge):
         return None
-    description["normalizer"] = REPLACE
-    return _joined_bytes(model["vocab"]), SPACE.encode() if prepends else b""
+    description["normalizer"], description["pre_tokenizer"] = REPLACE, None
+    return _joined_bytes([*model["vocab"], *(token["content"] for token in added)]), SPACE.encode() if prepends else b""
 
 
 def _joined_bytes(tokens: Iterable[str]) -> Bool[np.ndarray, "256 256"]:
