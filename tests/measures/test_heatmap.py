@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from detoklens.errors import RangeError
-from detoklens.measures.heatmap import draw_tokens, same_keys_shares, self_match_scores
+from detoklens.measures.heatmap import ROWS, draw_tokens, same_keys_shares, self_match_scores
 from detoklens.scores.affinity import Affinity
 from tests.layers import random_layer, sizes
 
@@ -22,6 +22,19 @@ def test_self_match_is_the_z_score_in_the_whole_row(size, centred):
     diagonal = np.diagonal(scores, axis1=1, axis2=2)
     expected = (diagonal - scores.mean(axis=2)) / scores.std(axis=2)
     np.testing.assert_allclose(self_match_scores(affinity), expected, rtol=1e-6, atol=1e-8)
+    some = np.arange(layer.vocab_size)[::2]
+    np.testing.assert_allclose(self_match_scores(affinity, some), self_match_scores(affinity)[:, some], rtol=1e-9)
+
+
+def test_heads_share_keys_and_a_large_vocabulary_takes_several_blocks():
+    random = np.random.default_rng(0)
+    query, key = random.normal(size=(3, 2 * ROWS + 7, 4)), random.normal(size=(2, 2 * ROWS + 7, 4)) + 1
+    affinity = Affinity(query, key, (0, 1, 1))
+    scores = affinity.scores(np.arange(affinity.vocab_size))
+    expected = (np.diagonal(scores, axis1=1, axis2=2) - scores.mean(axis=2)) / scores.std(axis=2)
+    np.testing.assert_allclose(self_match_scores(affinity), expected, rtol=1e-9, atol=1e-9)
+    shares = scores.mean(axis=1).var(axis=1) / scores.var(axis=2).mean(axis=1)
+    np.testing.assert_allclose(same_keys_shares(affinity), shares, rtol=1e-9)
 
 
 def test_a_constant_row_has_no_self_match():

@@ -10,34 +10,56 @@ from detoklens.measures.ranking import HeadScores, pair_ranks
 from detoklens.progress import Watcher, unwatched
 from detoklens.scores.affinity import Affinity
 
+ROWS = 2048  # tokens at a time in float64: those of a head fit into a processor's cache
+
 
 def same_keys_shares(affinity: Affinity) -> Float[np.ndarray, "head"]:
     """The share of Tᵉᵉ's variance over keys that is common to all queries; NaN if all keys have the same score."""
     shares = np.full(affinity.n_heads, np.nan)
-    for head, (query, key) in enumerate(affinity.heads()):
-        queries, covariance = query.astype(np.float64), _key_covariance(key)
-        mean, moments = queries.mean(axis=0), queries.T @ queries / len(queries)
+    for head, (_, covariance) in enumerate(_key_moments(affinity)):
+        mean, moments = _moments(affinity.query[head])
         whole = float(np.einsum("de,de->", moments, covariance))
         if whole > 0:
             shares[head] = mean @ covariance @ mean / whole
     return shares
 
 
-def self_match_scores(affinity: Affinity) -> Float[np.ndarray, "head token"]:
-    """The z-score of Tᵉᵉ[i, i] in row i, for each head and token; NaN if all keys of the row have the same score."""
-    scores = np.full((affinity.n_heads, affinity.vocab_size), np.nan)
-    for head, (query, key) in enumerate(affinity.heads()):
-        queries, keys = query.astype(np.float64), key.astype(np.float64)
-        above_mean = np.einsum("td,td->t", queries, keys - keys.mean(axis=0))
-        variance = np.einsum("td,td->t", queries @ _key_covariance(key), queries)
-        np.divide(above_mean, np.sqrt(variance), out=scores[head], where=variance > 0)
+def self_match_scores(
+    affinity: Affinity, token_ids: Int[np.ndarray, "query"] | None = None
+) -> Float[np.ndarray, "head query"]:
+    """The z-score of Tᵉᵉ[i, i] in row i of each head, for all tokens or some; NaN if all keys score the same."""
+    ids = np.arange(affinity.vocab_size) if token_ids is None else token_ids
+    scores = np.full((affinity.n_heads, len(ids)), np.nan)
+    for head, (mean, covariance) in enumerate(_key_moments(affinity)):
+        query, key = affinity.query[head], affinity.key_of(head)
+        for begin in range(0, len(ids), ROWS):
+            rows = slice(begin, begin + ROWS)
+            queries, keys = (side[ids[rows]].astype(np.float64) for side in (query, key))
+            above_mean = np.einsum("td,td->t", queries, keys - mean)
+            variance = np.einsum("td,td->t", queries @ covariance, queries)
+            np.divide(above_mean, np.sqrt(variance), out=scores[head, rows], where=variance > 0)
     return scores
 
 
-def _key_covariance(key: Float[np.ndarray, "token d_head"]) -> Float[np.ndarray, "d_head d_head"]:
-    keys = key.astype(np.float64)
-    keys -= keys.mean(axis=0)
-    return np.asarray(keys.T @ keys / len(keys))
+def _key_moments(
+    affinity: Affinity,
+) -> list[tuple[Float[np.ndarray, "d_head"], Float[np.ndarray, "d_head d_head"]]]:
+    """The mean and the covariance of every head's keys, computed once for heads that share keys."""
+    found = [_moments(key, centred=True) for key in affinity.shared_key]
+    return found if affinity.own_keys is None else [found[own] for own in affinity.own_keys]
+
+
+def _moments(
+    vectors: Float[np.ndarray, "token d_head"], centred: bool = False
+) -> tuple[Float[np.ndarray, "d_head"], Float[np.ndarray, "d_head d_head"]]:
+    """The mean and the second moments, about 0 or about the mean, in float64."""
+    blocks = [slice(begin, begin + ROWS) for begin in range(0, len(vectors), ROWS)]
+    mean = np.add.reduce([vectors[block].sum(axis=0, dtype=np.float64) for block in blocks]) / len(vectors)
+    moments = np.zeros((len(mean), len(mean)))
+    for block in blocks:
+        some = vectors[block] - mean if centred else vectors[block].astype(np.float64)
+        moments += some.T @ some
+    return mean, moments / len(vectors)
 
 
 def draw_tokens(vocab_size: int, size: int, seed: int) -> Int[np.ndarray, "query"]:
@@ -68,7 +90,7 @@ def identical_tokens(
         "diagonal_mean": diagonal.mean(axis=1),
         "other_mean": others / pairs if pairs else np.full(len(drawn), np.nan),
         "diagonal_share": (drawn.argmax(axis=2) == np.arange(len(ids))).mean(axis=1),
-        "self_match": self_match_scores(affinity)[:, ids].mean(axis=1),
+        "self_match": self_match_scores(affinity, ids).mean(axis=1),
         "self_first": (ranks == 1).mean(axis=1),
         "self_median_rank": np.median(ranks, axis=1),
         "same_keys": same_keys_shares(affinity),
