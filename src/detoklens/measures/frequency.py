@@ -25,7 +25,7 @@ from scipy.special import betaincc
 
 from detoklens.kernels.ranking import rank_correlations
 from detoklens.measures.chance import holm
-from detoklens.scores.factors import Mean, rotated_by_offset
+from detoklens.scores.factors import Mean, key_head_of, rotated_by_offset
 from detoklens.scores.layer import Layer, TokenScale
 
 
@@ -88,7 +88,7 @@ def compare_with_random_biases(
     random, sampled = np.random.default_rng(seed), np.arange(len(tokens))
     if len(tokens) > MOST_TOKENS:
         sampled = np.sort(random.choice(len(tokens), MOST_TOKENS, replace=False))
-    affinity, by_keys = layer.token_affinity(scale, offset=offset, mean=mean), dict[int, float]()
+    all_keys, by_keys = layer.token_keys(scale, mean=mean), dict[int, float]()
     ranks = mean_ranks(counts[sampled]) - (len(sampled) + 1) / 2
     length = np.linalg.norm(ranks)
     ranks = ranks / length if length > 0 else ranks
@@ -96,8 +96,8 @@ def compare_with_random_biases(
     for head, asserted in enumerate(scores):
         if spearman(asserted[tokens], counts) is None:
             continue
-        keys = affinity.key_of(head)
-        own = head if affinity.own_keys is None else affinity.own_keys[head]
+        own = key_head_of(head, layer.weights)
+        keys = all_keys[own]
         if own not in by_keys:
             drawn = random.normal(size=(DRAWS, keys.shape[1])).astype(keys.dtype)
             seen = keys[tokens[sampled]]

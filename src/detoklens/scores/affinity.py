@@ -67,7 +67,7 @@ class Affinity:
     def less_means(self, weights: Float[np.ndarray, "token"]) -> Affinity:
         """Subtract the weighted mean query and key of the vocabulary, in place: a copy of all heads may take a GB."""
         for vectors in (*self.query, *self.shared_key):
-            vectors -= (weights @ vectors.astype(np.float64)).astype(vectors.dtype)
+            subtract_mean(vectors, weights)
         return self
 
     def single(self) -> Affinity:
@@ -85,6 +85,11 @@ class Affinity:
         if self.own_keys is None:
             return Affinity(self.query[heads], self.shared_key[heads])
         return replace(self, query=self.query[heads], own_keys=tuple(self.own_keys[head] for head in heads))
+
+
+def subtract_mean(vectors: Float[np.ndarray, "token d_head"], weights: Float[np.ndarray, "token"]) -> None:
+    """Subtract the weighted mean of all vectors, in place."""
+    vectors -= (weights @ vectors.astype(np.float64)).astype(vectors.dtype)
 
 
 def token_affinity(

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from detoklens.errors import RangeError, TokenError, UnsupportedModelError, shown
-from detoklens.scores.affinity import Affinity, token_affinity
+from detoklens.scores.affinity import Affinity, subtract_mean, token_affinity
 from detoklens.scores.block import block_input, block_output
 from detoklens.scores.factors import (
     ROWS,
@@ -629,10 +629,36 @@ class Layer:
             Tᵉ, [head, token].
         """
         heads = list(range(self.n_heads) if heads is None else heads)
-        keys = self.token_affinity(scale, heads=heads, offset=offset, mean=mean)
+        self.check(heads=heads)
+        if self.positions == "rotary":
+            self._check_offset(offset)
+        keys = self.token_keys(scale, mean=mean)
         asking = rotated_by_offset(self.weights, self.common_part(mean).query[heads], offset)
-        found = np.stack([keys.key_of(place) @ asking[place] for place in range(len(heads))])
-        return check_finite_scores("Tᵉ", found)
+        own = [key_head_of(head, self.weights) for head in heads]
+        return check_finite_scores("Tᵉ", np.stack([keys[key] @ query for key, query in zip(own, asking, strict=True)]))
+
+    def token_keys(
+        self, scale: TokenScale | None = "mean", *, mean: Mean = None
+    ) -> Float[np.ndarray, "key_head token d_head"]:
+        """The keys of Tᵉᵉ over the whole vocabulary, without the queries; parameters as in `token_affinity`.
+
+        Parameters
+        ----------
+        scale, mean
+            As in `token_affinity`.
+
+        Returns
+        -------
+        numpy.ndarray
+            Key factors, [key head, token, d_head].
+        """
+        heads = range(0, self.n_heads, self.weights.heads_per_key)
+        keys = self.token_affinity(scale, heads=heads, queries=[0]).shared_key
+        if mean is not None:
+            shares = self.token_shares(mean)
+            for vectors in keys:
+                subtract_mean(vectors, shares)
+        return keys
 
     def _divisors(self, scale: TokenScale | None) -> Float[np.ndarray, "token"] | None:
         """σ to divide factors by; None if they are normed already."""
