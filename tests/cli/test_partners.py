@@ -92,3 +92,9 @@ def test_a_figure_that_can_not_be_drawn_is_refused_before_any_work(model, tmp_pa
     assert "a figure is .svg, .pdf or .png" in refuse(*drawn, "x.gif")
     assert "figure width" in refuse(*drawn, "x.svg", "--width", "99")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_note_names_the_option_of_the_command_line() -> None:
+    result = call("partners", "demo", "ion", "--heads", "1", "--top", "1")
+    assert "tokens that training barely changed" in result.stderr
+    assert "(--all-tokens includes them;" in result.stderr

@@ -91,7 +91,7 @@ def show_answer(answer: Answer, output: Output) -> None:
         save(figure, output.figure, title=spec.title, description=spec.caption)
         say(f"drew {output.figure}")
     for note in answer.notes:
-        say(note)
+        say(note.replace("(all_tokens includes", "(--all-tokens includes"))
     if output.out is not None:
         say(f"wrote {plural(len(answer.tables), 'table')} to {output.out}")
     if output.output_format == "table":

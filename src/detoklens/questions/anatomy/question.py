@@ -85,7 +85,7 @@ class Anatomy(Question):
         Parameter("Learned positions: position of the query. Default: the middle of the trained range.", least=0),
     ] = None
 
-    progress_label = "heads"
+    progress_label = "splitting the variance"
     report_section = "Anatomy of heads"
     uses = frozenset({"counts", "vocabulary"})
     parallel = True
