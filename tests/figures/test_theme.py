@@ -112,6 +112,14 @@ def test_text_and_marks_can_be_read_on_the_page(scheme: str) -> None:
         assert contrast(colours[f"c{place}"], ground) >= (4.5 if scheme == "dark" else 3), style
 
 
+def test_the_site_gives_every_series_its_colour_on_dark() -> None:
+    style = (Path(__file__).parents[2] / "docs/static/site.css").read_text(encoding="utf-8")
+    for place, series in enumerate(SERIES, 1):
+        assert style.count(f"--c{place}: {series.on_dark};") == 2, "chosen, and the system's"
+        for what in ("fill", "stroke"):
+            assert f'[{what}="{series.colour}"] {{ {what}: var(--c{place}, {series.colour}); }}' in style
+
+
 def test_the_page_gives_every_series_its_variable() -> None:
     style = files("detoklens.report").joinpath("assets", "page.css").read_text(encoding="utf-8")
     for place, series in enumerate(SERIES, 1):
