@@ -167,7 +167,7 @@ def test_tensors_of_blocks_that_are_not_asked_for_are_none_of_it(file, tmp_path)
 def test_sizes_that_transformers_does_not_read_are_refused(tmp_path):
     """Of a Qwen3 file it takes 128 for the width of a head, whatever the file says."""
     path = write_gguf(tmp_path / "m.gguf", tiny("qwen3", **LLAMA, head_dim=16), "qwen3")
-    with pytest.raises(UnsupportedModelError, match=r"takes 128 for head_dim, but the GGUF file says 16, .* give the"):
+    with pytest.raises(UnsupportedModelError, match=r"takes 128 for head_dim, but the GGUF file says 16, .* pass the"):
         open_blocks(dl.load(path).checkpoint, 2, 4)
 
 
