@@ -16,7 +16,7 @@ from detoklens.questions.study import Work, study
 from detoklens.questions.texts import Texts
 from tests.command_line import call
 
-SCREEN = 45  # lines
+SCREENS = {80: 45, 100: 40}  # lines by columns
 MOST_FIRST = 12  # options before the advanced ones
 COMMANDS = [name for names in topics().values() for name in names]
 FIRST = [
@@ -26,13 +26,24 @@ FIRST = [
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_fits_a_screen_without_the_advanced_options(name, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
+@pytest.mark.parametrize("columns", SCREENS)
+def test_help_fits_a_screen_without_the_advanced_options(name, columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
     first = call(name, "--help").stdout.partition("Advanced options:")[0]
-    assert len(first.strip().splitlines()) <= SCREEN
-    assert max(map(len, first.splitlines())) <= 80
+    assert len(first.strip().splitlines()) <= SCREENS[columns]
+    assert max(map(len, first.splitlines())) <= columns
     options = re.findall(r"^  (--[a-z-]+)", first.partition("Options:")[2], re.MULTILINE)
     assert len(options) <= MOST_FIRST
+
+
+def test_help_names_arguments_and_values_as_they_are_typed():
+    shown = call("partners", "--help").stdout
+    assert "Usage: detoklens partners [OPTIONS] [MODEL] [TOKEN]...\n" in shown
+    assert "Usage: detoklens count [OPTIONS] INPUT...\n" in call("count", "--help").stdout
+    assert re.search(r"^  --top N ", shown, re.MULTILINE)
+    assert re.search(r"^  --format table\|csv\|json\|parquet$", shown, re.MULTILINE)
+    for name in (*COMMANDS, "counts show", "counts import"):
+        assert "<" not in call(*name.split(), "--help").stdout.partition("\nOptions:")[0].partition("Arguments:")[2]
 
 
 def test_the_first_options_of_auroc():

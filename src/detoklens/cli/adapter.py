@@ -55,7 +55,7 @@ class AnalysedModel(Model):
     tokenizer: Annotated[
         str | None,
         Parameter(
-            "Tokenizer to use if the model has none that can be read: a folder, a tokenizer.json or a hub id.",
+            "Tokenizer of a model that has no readable one: a folder, a tokenizer.json or a hub id.",
             metavar="TOKENIZER",
             advanced=True,
         ),
@@ -88,9 +88,7 @@ class Cluster(Work):
     """Workers on this machine or on a Ray cluster."""
 
     workers: Annotated[int | None, Parameter("Number of workers. Default: one per core.", least=1)] = None
-    engine: Annotated[
-        Literal["local", "ray"], Parameter("Run on this machine or on Ray.", metavar="local|ray", advanced=True)
-    ] = "local"
+    engine: Annotated[Literal["local", "ray"], Parameter("Run on this machine or on Ray.", advanced=True)] = "local"
     ray_address: Annotated[
         str | None, Parameter("Address of a running Ray cluster. Default: start one.", advanced=True)
     ] = None
@@ -199,7 +197,7 @@ def _typer_parameter(setting: Parameter) -> inspect.Parameter:
         kind = kind if required else kind | None
     if isinstance(setting.default, tuple):
         default = None
-    looks: dict[str, Any] = {"metavar": setting.metavar, "help": setting.help}
+    looks: dict[str, Any] = {"metavar": setting.metavar or _metavar(setting), "help": setting.help}
     looks["autocompletion"] = completion_of(setting)
     shown = not required and default is not None
     if setting.positional:
@@ -215,6 +213,16 @@ def _typer_parameter(setting: Parameter) -> inspect.Parameter:
         default=inspect.Parameter.empty if required else default,
         annotation=Annotated[kind, option],
     )
+
+
+def _metavar(setting: Parameter) -> str:
+    """How help shows the value of an option: its choices, N or X for a number, else the last word of its name."""
+    for choice in choices_of(setting.kind):
+        if get_origin(choice) is Literal:
+            return "|".join(map(str, get_args(choice)))
+        if choice in (int, float):
+            return "N" if choice is int else "X"
+    return setting.name.rpartition("_")[2].upper()
 
 
 def open_study(

@@ -38,7 +38,7 @@ OTHER_COMMANDS = {
     "Scripting": {"schema": "Print the JSON schema of a question's parameters, tables and JSON output."},
 }
 RESERVED = {name for summaries in OTHER_COMMANDS.values() for name in summaries}
-CONTEXT = {"help_option_names": ["-h", "--help"]}
+CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 def topics() -> dict[str, dict[str, str]]:
@@ -53,18 +53,34 @@ def topics() -> dict[str, dict[str, str]]:
 class Command(TyperCommand):
     """A command whose help lists its advanced options last, under their own heading."""
 
+    def collect_usage_pieces(self, context: Any) -> list[str]:
+        return ["[OPTIONS]", *(_in_usage(each) for each in self.get_params(context) if _is_argument(each))]
+
     def format_options(self, context: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for parameter in self.get_params(context):
             record = parameter.get_help_record(context)
-            kind = "Arguments" if parameter.param_type_name == "argument" else "Options"
-            heading = getattr(parameter, "rich_help_panel", None) or kind
-            if record is not None:
+            heading = getattr(parameter, "rich_help_panel", None) or "Options"
+            if record is not None and _is_argument(parameter):
+                sections["Arguments"].append(
+                    (parameter.metavar or "", record[1])
+                )  # the type would only repeat the help
+            elif record is not None:
                 sections.setdefault(heading, []).append(record)
         for heading, records in sections.items():
             if records:
                 with formatter.section(heading):
                     formatter.write_dl(records)
+
+
+def _is_argument(parameter: Any) -> bool:
+    return bool(parameter.param_type_name == "argument")
+
+
+def _in_usage(argument: Any) -> str:
+    """An argument in the usage line: INPUT, [MODEL] or [TOKEN]..."""
+    name = argument.metavar if argument.required else f"[{argument.metavar}]"
+    return name if argument.nargs == 1 else f"{name}..."
 
 
 class Commands(TyperGroup):

@@ -35,7 +35,7 @@ class Compare:
         Parameter(
             "Folders or hub ids, in display order; LABEL=MODEL names one, MODEL@FIRST..LAST:N takes N of a hub model's "
             "revisions. Default: the demo model's training snapshots.",
-            metavar="[MODEL]...",
+            metavar="MODEL",
             positional=True,
         ),
     ] = ()

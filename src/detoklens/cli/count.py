@@ -30,7 +30,7 @@ class Counting:
         Parameter(
             "Files, folders or globs of .txt, .jsonl (also .gz, .zst) or .parquet, or a hub dataset: owner/name or "
             "owner/name/pattern.",
-            metavar="INPUT...",
+            metavar="INPUT",
             positional=True,
         ),
     ] = REQUIRED

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from detoklens.cli.adapter import Cluster, Memory, command_of
+from detoklens.cli.app import CONTEXT, Command
 from detoklens.cli.output import Printed, print_table, say
 from detoklens.cli.progress import shown_progress
 from detoklens.corpus.count import import_counts
@@ -32,9 +33,9 @@ class Show:
     ] = REQUIRED
     token: Annotated[
         str | None,
-        Parameter('A token as text, spaces included: " the".', metavar="[TOKEN]", positional=True),
+        Parameter('A token as text, spaces included: " the".', metavar="TOKEN", positional=True),
     ] = None
-    token_id: Annotated[int | None, Parameter("The token as an id.", least=0)] = None
+    token_id: Annotated[int | None, Parameter("The token as an id.", metavar="ID", least=0)] = None
     top: Annotated[int, Parameter("Number of predecessors.", least=1)] = 10
 
 
@@ -66,7 +67,7 @@ class Import:
         Parameter(
             "Files, folders, globs or a hub dataset: a .parquet of id0, id1, count; a .parquet or .arrow with a column "
             "of token ids; .npy or .bin files of token ids; Megatron's .bin with its .idx; infini-gram's tokenized.*.",
-            metavar="FILE...",
+            metavar="FILE",
             positional=True,
         ),
     ] = REQUIRED
@@ -77,7 +78,7 @@ class Import:
     ids_field: Annotated[str, Parameter("Column of token ids.")] = "input_ids"
     dtype: Annotated[
         Literal["uint16", "uint32"] | None,
-        Parameter("Type of the ids in files without a header.", metavar="uint16|uint32"),
+        Parameter("Type of the ids in files without a header."),
     ] = None
     separator: Annotated[
         int | None,
@@ -131,5 +132,5 @@ def _about() -> None:
     """Inspect and import corpus counts."""
 
 
-command.command("show")(command_of(show, [Show, Printed]))
-command.command("import")(command_of(import_, [Import, Cluster, Printed]))
+command.command("show", cls=Command, context_settings=CONTEXT)(command_of(show, [Show, Printed]))
+command.command("import", cls=Command, context_settings=CONTEXT)(command_of(import_, [Import, Cluster, Printed]))

@@ -19,9 +19,7 @@ class Chosen:
 
     question: Annotated[
         str | None,
-        Parameter(
-            "Name of a question, or verify, count or counts. Default: all.", metavar="[QUESTION]", positional=True
-        ),
+        Parameter("Name of a question, or verify, count or counts. Default: all.", metavar="QUESTION", positional=True),
     ] = None
 
 

@@ -44,7 +44,7 @@ class Texts(Checked):
     text: Annotated[
         Sequence[str],
         Parameter(
-            "Text to run on: files, folders, globs or a hub dataset; repeatable. The demo model includes some.",
+            "Text to run on: files, folders, globs or a hub dataset; repeatable. Optional for the demo model.",
             metavar="INPUT",
         ),
     ] = ()

@@ -70,7 +70,7 @@ class Partners(Joining):
         Sequence[str | int],
         Parameter(
             'Query tokens as text, including spaces: " Korea".',
-            metavar="[TOKEN]...",
+            metavar="TOKEN",
             positional=True,
             spell=token_words,
         ),

@@ -122,7 +122,7 @@ class Words(Joining):
         Path | Sequence[str] | None,
         Parameter(
             "Word list, one word per line. Default: the bundled list.",
-            metavar="[WORDS.txt]",
+            metavar="WORDS.txt",
             positional=True,
             read=Path,
             spell=by_file(),
