@@ -18,7 +18,7 @@ from PIL import Image
 
 from detoklens.errors import OutputError
 from detoklens.figures.save import is_ours, save
-from detoklens.figures.theme import ShownFigure
+from detoklens.figures.shown import ShownFigure
 from tests.figures.specs import FIGURES
 from tests.figures.synthetic import tables
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from detoklens.figures.theme import ShownFigure
+from detoklens.figures.shown import ShownFigure
 from tests.figures import specs
 from tests.figures.synthetic import tables
 from tests.figures.test_layout import MANY, SMALL, USUAL, collisions

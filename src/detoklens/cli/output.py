@@ -16,7 +16,9 @@ import polars as pl
 import typer
 
 from detoklens.errors import OutputError, one_line
+from detoklens.figures.save import is_ours, save
 from detoklens.figures.spec import chosen_spec
+from detoklens.figures.theme import WIDTHS, inches
 from detoklens.questions.answer import Answer, Comparison
 from detoklens.questions.parameters import Parameter
 from detoklens.tables.files import csv_bytes, parquet_bytes
@@ -67,8 +69,6 @@ class Output(Printed):
                 f"{self.figure}: a figure is {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}; choose one of these endings"
             )
         chosen_width(self.width)
-        from detoklens.figures.save import is_ours
-
         try:
             foreign = not self.force and self.figure.exists() and not is_ours(self.figure)
         except OSError as error:
@@ -84,8 +84,6 @@ def show_answer(answer: Answer, output: Output) -> None:
         raise OutputError(f"this answer has no table {named}; choose {', '.join(answer.tables)}")
     table = named or next(iter(answer.tables))
     if output.figure is not None:
-        from detoklens.figures.save import save
-
         spec = chosen_spec([*answer.figures.values()], output.figure_name, answer.question.name())
         figure = answer.figure(spec.name, width=chosen_width(output.width))
         save(figure, output.figure, title=spec.title, description=spec.caption)
@@ -147,8 +145,6 @@ def _print_bytes(content: bytes | memoryview) -> None:
 
 def chosen_width(text: str) -> str | float:
     """`column`, `page`, or a number of inches; an error for anything else."""
-    from detoklens.figures.theme import WIDTHS, inches
-
     inches(text)
     return text if text in WIDTHS else float(text)
 

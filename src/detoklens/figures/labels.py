@@ -11,9 +11,7 @@ import unicodedata
 from functools import cache
 from itertools import accumulate
 
-from matplotlib.font_manager import FontProperties, findfont, get_font
-from matplotlib.textpath import TextToPath
-
+from detoklens.figures import mpl
 from detoklens.wording import exact_percent
 
 KEY = "key (attended to)"
@@ -77,11 +75,11 @@ def _visible(character: str) -> str:
 @cache
 def text_inches(text: str, points: float) -> float:
     """Width of a line of text in the figures' font."""
-    font = FontProperties(family="DejaVu Sans", size=points)
-    return TextToPath().get_text_width_height_descent(text, font, ismath=False)[0] / 72
+    font = mpl.font_manager.FontProperties(family="DejaVu Sans", size=points)
+    return mpl.textpath.TextToPath().get_text_width_height_descent(text, font, ismath=False)[0] / 72
 
 
 @cache
 def _glyphs() -> frozenset[int]:
     """Code points in the font, about 6,000 for DejaVu Sans."""
-    return frozenset(get_font(findfont("DejaVu Sans")).get_charmap())
+    return frozenset(mpl.font_manager.get_font(mpl.font_manager.findfont("DejaVu Sans")).get_charmap())

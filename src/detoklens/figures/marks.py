@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 from jaxtyping import Num
-from matplotlib.artist import Artist
-from matplotlib.axes import Axes
-from matplotlib.axis import Axis
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from detoklens.figures import theme
+from detoklens.figures import mpl, theme
 from detoklens.figures.labels import short_number
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
 MANY_POINTS = 10_000  # from here on, points are drawn smaller
 
@@ -72,24 +71,26 @@ def reference(axes: Axes, *, x: float | None = None, y: float | None = None) -> 
 
 def line_entry(label: str, style: theme.Style, marker: bool = False) -> Artist:
     """Legend entry for a line."""
-    return Line2D([], [], color=style.colour, linestyle=style.line, marker=style.marker if marker else "", label=label)
+    return mpl.lines.Line2D(
+        [], [], color=style.colour, linestyle=style.line, marker=style.marker if marker else "", label=label
+    )
 
 
 def point_entry(label: str, style: theme.Style, filled: bool = True) -> Artist:
     """Legend entry for points."""
     face = style.colour if filled else "none"
     look: dict[str, Any] = {"marker": style.marker, "markerfacecolor": face, "markeredgewidth": 0.7}
-    return Line2D([], [], color=style.colour, linestyle="", label=label, **look)
+    return mpl.lines.Line2D([], [], color=style.colour, linestyle="", label=label, **look)
 
 
 def patch_entry(label: str, style: theme.Style) -> Artist:
     """Legend entry for bars."""
-    return Patch(facecolor=style.colour, edgecolor=theme.INK, hatch=style.hatch, label=label)
+    return mpl.patches.Patch(facecolor=style.colour, edgecolor=theme.INK, hatch=style.hatch, label=label)
 
 
 def band_entry(label: str, style: theme.Style) -> Artist:
     """Legend entry for a band."""
-    return Patch(facecolor=style.colour, alpha=0.22, linewidth=0, label=label)
+    return mpl.patches.Patch(facecolor=style.colour, alpha=0.22, linewidth=0, label=label)
 
 
 def logarithmic_x(axes: Axes) -> None:
@@ -115,10 +116,10 @@ def ratio_scale(axes: Axes, axis: Axis, values: Sequence[pl.Series]) -> None:
         if len(ticks) <= most:
             break
     if len(ticks) < 3:  # a small range: the steps of a linear axis
-        ticks = _inside(MaxNLocator(min(most, 4), steps=[1, 2, 5, 10]).tick_values(low, high), low, high)
-    axis.set_major_locator(FixedLocator(ticks))
-    axis.set_major_formatter(FuncFormatter(short_number))
-    axis.set_minor_locator(NullLocator())
+        ticks = _inside(mpl.ticker.MaxNLocator(min(most, 4), steps=[1, 2, 5, 10]).tick_values(low, high), low, high)
+    axis.set_major_locator(mpl.ticker.FixedLocator(ticks))
+    axis.set_major_formatter(mpl.ticker.FuncFormatter(short_number))
+    axis.set_minor_locator(mpl.ticker.NullLocator())
 
 
 def _inside(places: Iterable[float], low: float, high: float) -> list[float]:
@@ -137,6 +138,6 @@ def logarithmic_y(axes: Axes, values: pl.Series) -> None:
 
 
 def _log_ticks(axis: Axis, most: int = 5) -> None:
-    axis.set_major_locator(LogLocator(numticks=min(5, max(2, most))))
-    axis.set_major_formatter(FuncFormatter(short_number))
-    axis.set_minor_locator(NullLocator())
+    axis.set_major_locator(mpl.ticker.LogLocator(numticks=min(5, max(2, most))))
+    axis.set_major_formatter(mpl.ticker.FuncFormatter(short_number))
+    axis.set_minor_locator(mpl.ticker.NullLocator())

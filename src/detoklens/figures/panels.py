@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import polars as pl
-from matplotlib.artist import Artist
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from detoklens.figures import theme
+from detoklens.figures import mpl, theme
 from detoklens.figures.labels import short_number, text_inches, token_label
 from detoklens.figures.marks import numbers, reference
 from detoklens.wording import head_name
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 def chosen_heads(table: pl.DataFrame, heads: Sequence[int] | None) -> list[int]:
@@ -108,7 +109,7 @@ def head_rows(
     n_rows = max(1, len(heads))
     row_height = row or min(ROW, max(LOWEST_ROW, MANY_ROWS / n_rows))
     grid = Grid(columns, rows, panel_width, n_rows * row_height + 0.06)
-    figure = theme.ShownFigure(figsize=(total, grid.height(margins)))
+    figure = theme.blank_figure(total, grid.height(margins))
     panels = [figure.add_axes(grid.place(index, total, margins)) for index in range(len(titles))]
     for index, (axes, title) in enumerate(zip(panels, titles, strict=True)):
         _dress_row(axes, title, shown, named=index % columns == 0)
@@ -270,7 +271,7 @@ def titled_panels(
     margins = Margins(top=LABEL + above_panels, bottom=2 * LABEL + _name_height(tick_names), between_rows=above)
     grid = Grid.fit(max(1, len(titles)), total, margins, narrowest=1.1, proportion=proportion, multiple=columns)
     grid = grid.at_least(above_panels + text_inches(y_label, theme.TEXT_SIZE) + 2 * EDGE, margins)
-    figure = theme.ShownFigure(figsize=(total, grid.height(margins)))
+    figure = theme.blank_figure(total, grid.height(margins))
     panels: list[Axes] = []
     for index, title in enumerate(titles):
         first = panels[0] if panels else None
@@ -353,7 +354,7 @@ def short_ticks(axes: Axes) -> None:
     wide, tall = axes.bbox.width / axes.figure.dpi, axes.bbox.height / axes.figure.dpi
     across, up = min(8, max(2, int(wide / 0.36))), min(5, max(2, int(tall / 0.25)))
     steps = [1, 2, 5, 10] if across > 2 else [1, 2, 3, 4, 5, 6, 8, 10]  # a narrow panel fits two ticks, not four
-    axes.xaxis.set_major_locator(MaxNLocator(across, steps=steps))
-    axes.yaxis.set_major_locator(MaxNLocator(up, steps=[1, 2, 5, 10]))
+    axes.xaxis.set_major_locator(mpl.ticker.MaxNLocator(across, steps=steps))
+    axes.yaxis.set_major_locator(mpl.ticker.MaxNLocator(up, steps=[1, 2, 5, 10]))
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(short_number))
+        axis.set_major_formatter(mpl.ticker.FuncFormatter(short_number))

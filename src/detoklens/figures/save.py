@@ -8,16 +8,18 @@ from __future__ import annotations
 import re
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 import numpy as np
 from jaxtyping import Float
-from matplotlib.figure import Figure
 
 from detoklens.figures import theme
 from detoklens.writing import make_folder, write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 XML_DECLARATION = '<?xml version="1.0" encoding="utf-8"?>\n'
 _SVG = "http://www.w3.org/2000/svg"

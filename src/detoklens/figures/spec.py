@@ -1,4 +1,4 @@
-"""Description of a figure (tables, title, caption, drawing function), without matplotlib."""
+"""Description of a figure: tables, title, caption, drawing function."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from detoklens.errors import RangeError
+from detoklens.figures.theme import drawing_into, figure_function
 from detoklens.wording import exact_percent
 
 if TYPE_CHECKING:
@@ -58,8 +59,6 @@ class FigureSpec:
 
     def draw(self, tables: Mapping[str, Any], **options: Any) -> Figure:
         """Draw the figure from tables by name; a figure of one panel can be drawn into an Axes, `ax`."""
-        from detoklens.figures.theme import drawing_into, figure_function
-
         ax = options.pop("ax", None)
         function = figure_function(self._function())
         if "heads" in options and "heads" not in signature(function).parameters:

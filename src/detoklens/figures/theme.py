@@ -14,16 +14,16 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial, wraps
-from typing import Any, ParamSpec
-
-import matplotlib.style
-from matplotlib.artist import Artist
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.text import Text
-from matplotlib.ticker import Formatter, FuncFormatter
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from detoklens.errors import RangeError
+from detoklens.figures import mpl
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import Formatter
 
 INK = "#1a1b1c"
 FAINT = 0.16  # opacity of grids and of bands
@@ -132,7 +132,7 @@ def style_of(place: int) -> Style:
 
 def themed() -> AbstractContextManager[None]:
     """Use this theme on top of matplotlib's defaults, ignoring the user's settings, inside a `with` block."""
-    return matplotlib.style.context(["default", _SETTINGS])
+    return mpl.style.context(["default", _SETTINGS])
 
 
 SYMBOL = re.compile("T([ᵉᵖ]+)")
@@ -160,43 +160,21 @@ def given_axes(panels: int) -> Axes | None:
     return axes
 
 
-class ShownFigure(Figure):
-    """A figure that displays itself in a notebook; saved as PDF it has TrueType fonts, as PNG a white background."""
+def blank_figure(width: float, height: float) -> Figure:
+    """An empty figure of this size in inches."""
+    from detoklens.figures.shown import ShownFigure  # it imports matplotlib
 
-    def _repr_svg_(self) -> str:
-        from detoklens.figures.save import svg_file_text
-
-        return svg_file_text(self, "figure")
-
-    def savefig(self, fname: Any, **options: Any) -> None:
-        with matplotlib.rc_context({"pdf.fonttype": 42, "ps.fonttype": 42}):
-            if "svg" in (options.get("format"), str(fname)[-3:]):  # mathtext would split SVG text into letters
-                super().savefig(fname, **options)
-                return
-            if "png" in (options.get("format", "png"), str(fname)[-3:]) and not options.get("transparent"):
-                options.setdefault("facecolor", "white")  # dark ink is unreadable in a viewer with a dark background
-            with _mathtext_symbols(self):
-                super().savefig(fname, **options)
-
-
-@contextmanager
-def _mathtext_symbols(figure: Figure) -> Iterator[None]:
-    """Draw symbols such as Tᵉᵉ with mathtext, whose superscripts are legible at 7 points."""
-    undo = use_mathtext(figure, figure.axes)
-    try:
-        yield
-    finally:
-        undo()
+    return ShownFigure(figsize=(width, height))
 
 
 def use_mathtext(drawn: Artist, panels: Sequence[Axes]) -> Callable[[], None]:
     """Write the symbols of a figure or of one panel with mathtext; returns what undoes it."""
-    found = {text: text.get_text() for text in drawn.findobj(Text) if isinstance(text, Text)}
+    found = {text: text.get_text() for text in drawn.findobj(mpl.text.Text) if isinstance(text, mpl.text.Text)}
     plain = {text: label for text, label in found.items() if _with_mathtext(label) != label}
     named = (axis for panel in panels for axis in (panel.xaxis, panel.yaxis) if plain.keys() & {*axis.get_ticklabels()})
     formatters = {axis: axis.get_major_formatter() for axis in named}
     for axis, formatter in formatters.items():  # drawing writes the labels of ticks again
-        axis.set_major_formatter(FuncFormatter(partial(_format_with_mathtext, formatter)))
+        axis.set_major_formatter(mpl.ticker.FuncFormatter(partial(_format_with_mathtext, formatter)))
     for text, label in plain.items():
         text.set_text(_with_mathtext(label))
         text.set_parse_math(True)

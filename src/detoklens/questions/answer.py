@@ -29,6 +29,7 @@ from detoklens.errors import (
     first_line,
     shown,
 )
+from detoklens.figures.save import svg_text
 from detoklens.figures.spec import FigureSpec, chosen_spec
 from detoklens.questions.base import Question, View
 from detoklens.questions.catalogue import QUESTIONS
@@ -282,8 +283,6 @@ class Answer:
                 frame = frame.sort(~pl.col("head").is_in(named), maintain_order=True)
             parts.append(html_table(frame, view.title, SHOWN_ROWS))
         for spec in [*self.figures.values()][:1]:
-            from detoklens.figures.save import svg_text
-
             drawn = svg_text(self.figure(spec.name), spec.name, spec.title, spec.caption)
             caption = f"<figcaption><strong>{escape(spec.title)}.</strong> {escape(spec.caption)}</figcaption>"
             parts.append(f"<figure>{drawn}{caption}</figure>")

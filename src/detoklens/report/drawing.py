@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from detoklens.engines import Engine
+from detoklens.figures.save import file_content, for_page
 from detoklens.figures.spec import FigureSpec
+from detoklens.figures.theme import is_empty
 from detoklens.progress import Watcher, unwatched
 from detoklens.questions.answer import labelled
 from detoklens.report.page import Picture
@@ -85,9 +87,6 @@ def drawings(entry: ReportEntry, answer: Answer, chosen: Sequence[int], n_heads:
 
 def draw_files(drawing: Drawing, width: str | float, formats: Sequence[str]) -> dict[str, bytes]:
     """Draw a figure and return the content of its files by extension; empty if it has no data."""
-    from detoklens.figures.save import file_content
-    from detoklens.figures.theme import is_empty
-
     figure = drawing.draw(width)
     if is_empty(figure):
         return {}
@@ -105,8 +104,6 @@ def draw_all(
     watch: Watcher = unwatched,
 ) -> dict[str, Picture]:
     """The figures for the page by name, without empty ones; those that the folder lacks are drawn into it."""
-    from detoklens.figures.save import for_page
-
     make_folder(folder)
     memory, files = folder / "drawn.json", dict[str, dict[str, bytes]]()
     remembered = _remembered(memory)

@@ -110,7 +110,7 @@ def _matrices(
     total: float,
 ) -> Figure:
     grid, margins = layout.grid, layout.margins
-    figure = theme.ShownFigure(figsize=(total, grid.height(margins)))
+    figure = theme.blank_figure(total, grid.height(margins))
     for index, head in enumerate(heads):
         axes = figure.add_axes(grid.place(index, total, margins))
         axes.set_title(head_name(head))

@@ -47,7 +47,7 @@ def heatmap(
         {variant: _limit(heatmap.filter(layer_norm=variant)) for variant in variants},
     )
     margins, grid = _layout(len(panels), len(variants), total, names)
-    figure = theme.ShownFigure(figsize=(total, grid.height(margins)))
+    figure = theme.blank_figure(total, grid.height(margins))
     for index, (head, variant) in enumerate(panels):
         axes = figure.add_axes(grid.place(index, total, margins))
         _draw_panel(axes, heatmap.filter(head=head, layer_norm=variant), head, variant, limits[variant])

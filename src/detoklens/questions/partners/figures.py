@@ -48,7 +48,7 @@ def _blank_blocks(blocks: int, heads: int, lines: int, total: float) -> tuple[Fi
         columns -= columns % heads  # a token's heads are on one line
     rows = -(-blocks // columns)
     tall = LABEL + lines * LINE + LABEL / 2
-    figure = theme.ShownFigure(figsize=(total, max(1, rows) * tall))
+    figure = theme.blank_figure(total, max(1, rows) * tall)
     step = total / columns
     return figure, [(EDGE + index % columns * step, index // columns * tall) for index in range(blocks)]
 
