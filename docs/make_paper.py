@@ -12,18 +12,18 @@ from pathlib import Path
 
 import polars as pl
 
-from detoklens.questions.attention.question import Attention
+from detoklens.questions.attention import Attention
 from detoklens.questions.auroc.question import Auroc
-from detoklens.questions.contributions.question import Contributions
-from detoklens.questions.frequency.question import Frequency
-from detoklens.questions.heatmap.question import Heatmap
+from detoklens.questions.contributions import Contributions
+from detoklens.questions.frequency import Frequency
+from detoklens.questions.heatmap import Heatmap
 from detoklens.questions.paper.compute import CLAIMS, interval, judged, shown, span
-from detoklens.questions.partners.question import Partners
+from detoklens.questions.partners import Partners
 from detoklens.questions.positions.question import Positions
-from detoklens.questions.shape.question import Shape
+from detoklens.questions.shape import Shape
 from detoklens.questions.study import Study, study
-from detoklens.questions.variance.question import Variance
-from detoklens.questions.words.question import Words
+from detoklens.questions.variance import Variance
+from detoklens.questions.words import Words
 from detoklens.wording import head_name, listed
 
 PAGE = Path(__file__).parent / "reproducing-the-paper.md"

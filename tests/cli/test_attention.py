@@ -7,7 +7,7 @@ import json
 import polars as pl
 import pytest
 
-from detoklens.questions.attention.question import ATTENTION, ATTENTION_AGREEMENT
+from detoklens.questions.attention import ATTENTION, ATTENTION_AGREEMENT
 from tests.cli.text_model import write_documents, write_text_model
 from tests.command_line import refuse, run
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from detoklens.questions.contributions.question import CONTRIBUTIONS
+from detoklens.questions.contributions import CONTRIBUTIONS
 from detoklens.tables.files import MARK, read_stored
 from detoklens.tokens import Vocabulary
 from tests.cli.text_model import LENGTH, write_documents, write_text_model

@@ -10,7 +10,7 @@ import pytest
 from detoklens.cli.adapter import AnalysedModel, Corpus, SeedOptions
 from detoklens.cli.app import topics
 from detoklens.questions.auroc.question import Auroc
-from detoklens.questions.contributions.question import Contributions
+from detoklens.questions.contributions import Contributions
 from detoklens.questions.parameters import settings_of
 from detoklens.questions.study import Work, study
 from detoklens.questions.texts import Texts

@@ -17,9 +17,9 @@ from detoklens.loading import load
 from detoklens.questions.base import Question
 from detoklens.questions.catalogue import QUESTIONS
 from detoklens.questions.positions.question import Positions
-from detoklens.questions.shape.question import Shape
+from detoklens.questions.shape import Shape
 from detoklens.questions.study import Study, study
-from detoklens.questions.variance.question import Variance
+from detoklens.questions.variance import Variance
 from detoklens.tables.files import MARK, read_stored
 from detoklens.tokens import Vocabulary
 from tests.command_line import call, refuse, run

@@ -11,7 +11,7 @@ import polars as pl
 import detoklens as dl
 from detoklens.measures.contributions import GROUPS
 from detoklens.questions.anatomy.question import ANATOMY_BY_HEAD
-from detoklens.questions.attention.question import ATTENTION, ATTENTION_AGREEMENT
+from detoklens.questions.attention import ATTENTION, ATTENTION_AGREEMENT
 from detoklens.questions.auroc.compute import (
     AUROC_BY_HEAD,
     AUROC_BY_TOKEN,
@@ -21,24 +21,24 @@ from detoklens.questions.auroc.compute import (
 )
 from detoklens.questions.base import Question
 from detoklens.questions.catalogue import QUESTIONS
-from detoklens.questions.contributions.question import CONTRIBUTIONS, CONTRIBUTIONS_BY_HEAD, GROUP_CONTRIBUTIONS
-from detoklens.questions.frequency.question import (
+from detoklens.questions.contributions import CONTRIBUTIONS, CONTRIBUTIONS_BY_HEAD, GROUP_CONTRIBUTIONS
+from detoklens.questions.frequency import (
     EMBEDDING_VARIANCE,
     FREQUENCY_BY_HEAD,
     FREQUENCY_BY_TOKEN,
     SELF_ASSERTION,
 )
 from detoklens.questions.heads.question import HEADS
-from detoklens.questions.heatmap.question import HEATMAP, HEATMAP_TOKENS
+from detoklens.questions.heatmap import HEATMAP, HEATMAP_TOKENS
 from detoklens.questions.layers.compute import TWINS_BY_COMPONENT, TWINS_BY_LAYER
-from detoklens.questions.lexicon.question import LEXICON
+from detoklens.questions.lexicon import LEXICON
 from detoklens.questions.lookback.question import LOOKBACK_BY_HEAD, LOOKBACK_BY_TERM, LOOKBACK_TEXT
-from detoklens.questions.partners.question import PARTNERS
+from detoklens.questions.partners import PARTNERS
 from detoklens.questions.positions.question import POSITIONS, POSITIONS_BY_OFFSET
-from detoklens.questions.shape.question import REACH, SHAPE
+from detoklens.questions.shape import REACH, SHAPE
 from detoklens.questions.twins.compute import CONTROLS, TWINS_BY_CONDITION
-from detoklens.questions.variance.question import LAST_QUERIES, POSITION_VARIANCE, SWITCH, UNDERTRAINED
-from detoklens.questions.words.question import WORDS_BY_HEAD
+from detoklens.questions.variance import LAST_QUERIES, POSITION_VARIANCE, SWITCH, UNDERTRAINED
+from detoklens.questions.words import WORDS_BY_HEAD
 from detoklens.tables.schema import Schema
 from tests.spelled import LINES, counts_of, spelled_layer
 

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from detoklens.figures.labels import KEY
-from detoklens.questions.attention.question import Attention
+from detoklens.questions.attention import Attention
 from tests.figures.synthetic import tables
 
 DRAWN = tables(3)

@@ -7,8 +7,7 @@ import polars as pl
 from matplotlib.axes import Axes
 
 from detoklens.figures.labels import QUERY
-from detoklens.questions.contributions.figures import terms_in_order
-from detoklens.questions.contributions.question import Contributions
+from detoklens.questions.contributions import Contributions, terms_in_order
 from tests.figures.synthetic import TERMS, tables
 
 DRAWN = tables(3)

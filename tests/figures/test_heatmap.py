@@ -7,7 +7,7 @@ from math import ceil
 import numpy as np
 import polars as pl
 
-from detoklens.questions.heatmap.figures import TOKEN
+from detoklens.questions.heatmap import NAME_HEIGHT
 from tests.figures.specs import FIGURES
 from tests.figures.synthetic import HOSTILE, tables
 
@@ -39,7 +39,7 @@ def test_heatmaps_name_every_token_or_as_many_as_can_be_read() -> None:
     assert 1 < len(named) < len(every)
     assert named == every[:: ceil(len(every) / len(named))]
     places = small.axes[0].get_yticks()
-    assert small.axes[0].bbox.height / small.dpi / len(every) * (places[1] - places[0]) >= TOKEN
+    assert small.axes[0].bbox.height / small.dpi / len(every) * (places[1] - places[0]) >= NAME_HEIGHT
 
 
 def test_heatmaps_without_a_tokenizer_name_ids() -> None:

@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 from detoklens.figures.labels import KEY, QUERY
 from detoklens.figures.theme import REFERENCE
 from detoklens.questions.positions.question import Positions
-from detoklens.questions.shape.question import Shape
-from detoklens.questions.variance.question import Variance
+from detoklens.questions.shape import Shape
+from detoklens.questions.variance import Variance
 from tests.figures.synthetic import tables
 from tests.figures.test_layout import SMALL, collisions
 
@@ -214,8 +214,7 @@ def test_compared_figures_are_titled_by_their_quantity() -> None:
 
 def test_drawing_does_not_touch_pyplot() -> None:
     code = (
-        "import sys\nimport detoklens.questions.positions.figures, detoklens.questions.shape.figures\n"
-        "import detoklens.questions.variance.figures\n"
+        "import sys\nimport detoklens as dl\ndl.study('demo').ask(dl.Positions(heads=[1])).figure()\n"
         "print('matplotlib.figure' in sys.modules, 'matplotlib.pyplot' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "True False\n"

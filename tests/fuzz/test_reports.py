@@ -15,10 +15,10 @@ import pytest
 from detoklens.errors import OutputError
 from detoklens.explorer.bundle import whole_folder, write_bundle
 from detoklens.questions.base import ReportEntry
-from detoklens.questions.heatmap.question import Heatmap
-from detoklens.questions.shape.question import Shape
+from detoklens.questions.heatmap import Heatmap
+from detoklens.questions.shape import Shape
 from detoklens.questions.study import Study, Work
-from detoklens.questions.variance.question import Variance
+from detoklens.questions.variance import Variance
 from detoklens.report import drawing
 from detoklens.report import folder as answers
 from detoklens.report.report import make_report

@@ -16,7 +16,7 @@ import detoklens
 from detoklens.errors import CorpusError, RangeError
 from detoklens.measures import contributions as measures
 from detoklens.measures.contributions import PAPER, PUBLISHED, Formula
-from detoklens.questions.contributions.question import contribution_table, contributions_by_head
+from detoklens.questions.contributions import contribution_table, contributions_by_head
 from detoklens.scores import terms
 from detoklens.scores.layer import Layer
 from tests.layers import as_layer, random_first_layer, random_layer, sizes

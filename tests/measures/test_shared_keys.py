@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from detoklens.measures.ranking import pair_ranks, scores_of
-from detoklens.questions.partners.question import partners_of
+from detoklens.questions.partners import partners_of
 from detoklens.report.search import find_partners
 from detoklens.scores.affinity import Affinity
 from tests.measures.test_top_pairs import find_pairs

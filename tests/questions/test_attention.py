@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from detoklens.errors import MissingError, RangeError
-from detoklens.questions.attention.question import Attention
+from detoklens.questions.attention import Attention
 from detoklens.questions.study import Study
 from tests.layers import random_layer
 from tests.questions.asking import (

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from detoklens.errors import MissingError, RangeError
-from detoklens.questions.contributions.question import Contributions, contributions_by_head
+from detoklens.questions.contributions import Contributions, contributions_by_head
 from detoklens.questions.study import Study
 from tests.layers import random_layer
 from tests.measures.plain_contributions import TERMS

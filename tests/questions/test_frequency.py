@@ -13,7 +13,7 @@ from detoklens.loading import load
 from detoklens.measures.chance import ALPHA
 from detoklens.measures.frequency import self_assertion
 from detoklens.questions.base import Verdict
-from detoklens.questions.frequency.question import Frequency, _preference
+from detoklens.questions.frequency import Frequency, _preference
 from detoklens.questions.study import Study
 from tests.layers import as_layer, random_first_layer, random_layer
 from tests.questions.faces import check_faces, shown_columns

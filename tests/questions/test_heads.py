@@ -15,11 +15,11 @@ from detoklens.measures import words as word_list
 from detoklens.measures.heatmap import self_match_scores
 from detoklens.questions.answer import read_answer
 from detoklens.questions.auroc.question import Auroc
-from detoklens.questions.frequency.question import Frequency
+from detoklens.questions.frequency import Frequency
 from detoklens.questions.heads.question import HEADS, MEASURES, Heads
-from detoklens.questions.shape.question import Shape
+from detoklens.questions.shape import Shape
 from detoklens.questions.study import Study, Work
-from detoklens.questions.words.question import Words
+from detoklens.questions.words import Words
 from detoklens.scores.layer import Layer
 from detoklens.tables.parts import Parts
 from detoklens.tables.rendering import text_table

@@ -8,7 +8,7 @@ import pytest
 
 from detoklens.errors import RangeError
 from detoklens.loading import load
-from detoklens.questions.heatmap.question import Heatmap
+from detoklens.questions.heatmap import Heatmap
 from detoklens.questions.study import Study
 from tests.layers import random_first_layer, random_layer, write_gpt2
 from tests.questions.faces import check_faces, shown_columns

@@ -13,8 +13,8 @@ from detoklens.errors import DetokLensError, RangeError
 from detoklens.loading import load
 from detoklens.measures import ranking as top_pairs
 from detoklens.measures.words import exchange_keys, in_list, joined_texts, known_to_wordfreq
-from detoklens.questions.lexicon.question import Lexicon
-from detoklens.questions.partners.question import Partners
+from detoklens.questions.lexicon import Lexicon
+from detoklens.questions.partners import Partners
 from detoklens.questions.study import Study, Work
 from tests.layers import random_layer
 from tests.questions.faces import check_faces, check_kept, check_written, shown_columns

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from detoklens.corpus.counts import Counts
 from detoklens.errors import RangeError
 from detoklens.measures.ranking import pair_counts, scores_of
-from detoklens.questions.partners.question import PARTNERS, Partners
+from detoklens.questions.partners import PARTNERS, Partners
 from detoklens.questions.study import Study
 from tests.layers import random_layer, sizes
 from tests.spelled import counts_of, spelled_layer
@@ -82,8 +82,8 @@ def test_a_query_alone_has_the_same_partners_as_among_others():
 
 def test_a_score_has_the_same_bits_wherever_it_is_shown():
     """Partners, words, heatmap and lexicon multiply in one way."""
-    from detoklens.questions.heatmap.question import Heatmap
-    from detoklens.questions.lexicon.question import Lexicon
+    from detoklens.questions.heatmap import Heatmap
+    from detoklens.questions.lexicon import Lexicon
 
     layer = random_layer(dtype="float32", vocab_size=40)
     scores = {query: scores_of(layer.token_affinity(), query) for query in range(40)}

@@ -16,9 +16,9 @@ from detoklens.measures.positions import position_curves
 from detoklens.questions.answer import Store, read_answer
 from detoklens.questions.base import Question
 from detoklens.questions.positions.question import POSITIONS, OverVocabulary, Positions
-from detoklens.questions.shape.question import Shape
+from detoklens.questions.shape import Shape
 from detoklens.questions.study import Study, study
-from detoklens.questions.variance.question import Variance
+from detoklens.questions.variance import Variance
 from detoklens.scores.layer import Layer
 from detoklens.tables.rendering import text_table
 from tests.cli.test_position_commands import counted

@@ -13,10 +13,10 @@ import pytest
 from detoklens.questions.auroc.question import Auroc
 from detoklens.questions.paper import compute
 from detoklens.questions.paper.compute import CLAIMS, Evidence, judged
-from detoklens.questions.shape.question import Shape
+from detoklens.questions.shape import Shape
 from detoklens.questions.study import Study, study
 from detoklens.questions.texts import Texts
-from detoklens.questions.variance.question import Variance
+from detoklens.questions.variance import Variance
 from detoklens.scores.layer import Layer
 from detoklens.tokens.vocabulary import Vocabulary
 from tests.gpt2_stand_in import VOCABULARY, gpt2_positions

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from detoklens.measures.positions import predicted_attention
 from detoklens.questions.positions.question import Positions
-from detoklens.questions.shape.question import SHAPE, Shape
+from detoklens.questions.shape import SHAPE, Shape
 from detoklens.questions.study import Study
 from detoklens.scores.layer import Layer
 from detoklens.tables.rendering import text_table

@@ -16,10 +16,10 @@ from detoklens.measures.words import shipped_words, split_words
 from detoklens.questions.auroc.compute import controls_by_head
 from detoklens.questions.auroc.question import Auroc, judge_heads
 from detoklens.questions.heads.question import Heads
-from detoklens.questions.lexicon.question import Lexicon
+from detoklens.questions.lexicon import Lexicon
 from detoklens.questions.study import Study, Work, study
 from detoklens.questions.twins.question import Twins
-from detoklens.questions.words.question import Words
+from detoklens.questions.words import Words
 from detoklens.scores.affinity import Affinity
 from detoklens.scores.layer import Layer
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detoklens.questions.study import Study
-from detoklens.questions.variance.question import Variance
+from detoklens.questions.variance import Variance
 from detoklens.scores.layer import Layer
 from detoklens.tables.rendering import text_table
 from tests.layers import random_layer, sizes

@@ -10,7 +10,7 @@ from detoklens.errors import MissingError, RangeError, TokenError
 from detoklens.loading import load
 from detoklens.measures.words import given_words, split_words
 from detoklens.questions.study import Study
-from detoklens.questions.words.question import Words
+from detoklens.questions.words import Words
 from detoklens.tables.files import Provenance
 from tests.layers import random_layer
 from tests.questions.faces import check_faces, check_kept, check_shown, shown_columns

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import polars as pl
 
+from detoklens.figures import theme
+from detoklens.figures.panels import head_rows, points
 from detoklens.figures.spec import FigureSpec
 from detoklens.questions.base import Question
 from detoklens.questions.parameters import Heads, Parameter
@@ -24,9 +27,6 @@ LENGTHS = Schema(
 
 
 def draw_lengths(lengths: pl.DataFrame, *, width: str | float = "page") -> Figure:
-    from detoklens.figures import theme
-    from detoklens.figures.panels import head_rows, points
-
     figure, (axes,) = head_rows(lengths["head"].to_list(), width, ["mean length"])
     points(axes, lengths["length"], theme.SERIES[0])
     return figure
@@ -50,8 +50,6 @@ class Lengths(Question):
     )
 
     def ask(self, study: Any, runner: Any) -> dict[str, pl.DataFrame]:
-        import numpy as np
-
         heads = study.heads(self.heads)
         query = study.layer.token_affinity().query[heads][:, : self.tokens]
         runner.say(f"{query.shape[1]} tokens were measured")

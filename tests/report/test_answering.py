@@ -16,13 +16,13 @@ from detoklens.errors import OutputError
 from detoklens.progress import Listener
 from detoklens.questions.auroc.question import Auroc
 from detoklens.questions.base import ReportEntry
-from detoklens.questions.contributions.question import Contributions
+from detoklens.questions.contributions import Contributions
 from detoklens.questions.heads.question import HEADS, Heads
-from detoklens.questions.lexicon.question import Lexicon
-from detoklens.questions.partners.question import example_tokens
+from detoklens.questions.lexicon import Lexicon
+from detoklens.questions.partners import example_tokens
 from detoklens.questions.study import Study
-from detoklens.questions.variance.question import Variance
-from detoklens.questions.words.question import Words
+from detoklens.questions.variance import Variance
+from detoklens.questions.words import Words
 from detoklens.report import folder as answers
 from detoklens.report.drawing import Drawing, draw_all, draw_files, drawings, heads_drawn
 from detoklens.report.folder import claim, column_guide, refuse_foreign, report_entries

@@ -8,7 +8,7 @@ import pytest
 from detoklens.cli import compare
 from detoklens.engines import LocalEngine
 from detoklens.questions.base import ReportEntry
-from detoklens.questions.partners.question import Partners
+from detoklens.questions.partners import Partners
 from tests.command_line import run
 
 

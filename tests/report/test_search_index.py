@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from detoklens.measures.ranking import scores_of, top_keys
-from detoklens.questions.partners.question import example_tokens
+from detoklens.questions.partners import example_tokens
 from detoklens.questions.study import Study
 from detoklens.report import search as search_index
 from detoklens.report.page import script_json

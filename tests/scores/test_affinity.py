@@ -11,8 +11,8 @@ import pytest
 
 from detoklens.errors import CheckpointError
 from detoklens.measures.frequency import self_assertion
-from detoklens.questions.heatmap.question import Heatmap
-from detoklens.questions.partners.question import Partners
+from detoklens.questions.heatmap import Heatmap
+from detoklens.questions.partners import Partners
 from detoklens.questions.study import Study
 from detoklens.scores.layer import Layer
 from tests.layers import as_layer, random_first_layer, random_layer, with_rotary_positions

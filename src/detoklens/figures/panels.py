@@ -30,7 +30,7 @@ def chosen_heads(table: pl.DataFrame, heads: Sequence[int] | None) -> list[int]:
     return list(heads) if heads is not None else sorted(table["head"].unique().to_list())
 
 
-def chosen_queries(table: pl.DataFrame, queries: Sequence[int] | None) -> list[int]:
+def drawn_queries(table: pl.DataFrame, queries: Sequence[int] | None) -> list[int]:
     """The requested query positions, or all of the table."""
     return list(queries) if queries is not None else sorted(table["query_position"].drop_nulls().unique().to_list())
 

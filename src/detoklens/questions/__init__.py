@@ -1,1 +1,1 @@
-"""Questions: base classes, study, answers, catalogue, and one package per question."""
+"""Questions: base classes, study, answers, catalogue, and one module or package per question."""

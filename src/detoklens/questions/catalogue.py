@@ -1,6 +1,6 @@
 """The catalogue of questions: names, topics and summaries, without importing any question.
 
-Adding a question means adding its package and one line here. Another package registers one through an entry point in
+Adding a question means adding its module and one line here. Another package registers one through an entry point in
 the group `detoklens.questions`, whose name is the command and whose value is the class.
 """
 

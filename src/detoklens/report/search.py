@@ -15,7 +15,7 @@ from jaxtyping import Int
 from detoklens.measures.ranking import HeadScores, pair_counts, top_keys
 from detoklens.measures.words import given_words, split_words, token_texts
 from detoklens.parallel import thread_map
-from detoklens.questions.partners.question import example_tokens
+from detoklens.questions.partners import example_tokens
 from detoklens.questions.study import Study
 from detoklens.report.page import script_json
 from detoklens.scores.affinity import Affinity

@@ -26,7 +26,7 @@ from detoklens.measures.chance import interval
 from detoklens.measures.positives import Positives, from_pairs, more_than_chance, seen_pairs
 from detoklens.measures.words import fingerprint_of, given_words, split_words, word_pairs
 from detoklens.questions.parameters import number_ranges, read_text, whole_numbers
-from detoklens.questions.words.question import words_file
+from detoklens.questions.words import words_file
 from detoklens.scores.affinity import Affinity
 from detoklens.scores.layer import Layer
 from detoklens.tables.rendering import sparkline

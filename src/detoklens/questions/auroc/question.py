@@ -46,10 +46,10 @@ from detoklens.questions.auroc.deeper import deeper_tables
 from detoklens.questions.base import NO_HEAD, Need, Question, ReportEntry, Verdict, View
 from detoklens.questions.options import Joining
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale, to_cli_args
-from detoklens.questions.partners.question import example_tokens
+from detoklens.questions.partners import example_tokens
 from detoklens.questions.study import Study
 from detoklens.questions.twins.compute import Bos, beginning_of
-from detoklens.questions.words.question import by_file
+from detoklens.questions.words import by_file
 from detoklens.scores.affinity import Affinity
 from detoklens.tables.schema import Schema
 from detoklens.weights.blocks import real_model

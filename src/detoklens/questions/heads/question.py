@@ -28,17 +28,17 @@ from detoklens.questions.auroc.question import (
     summarize_heads,
 )
 from detoklens.questions.base import ByLabel, Frames, ReportEntry, Verdict, View
-from detoklens.questions.frequency.question import CLEAR_CORRELATION, Frequency
+from detoklens.questions.frequency import CLEAR_CORRELATION, Frequency
 from detoklens.questions.lookback.compute import PARTS
 from detoklens.questions.lookback.question import LEAST, Lookback, judge_lookback
 from detoklens.questions.options import Joining, SplitOff
 from detoklens.questions.parameters import Centred, Parameter, Scale
 from detoklens.questions.parameters import Heads as HeadNumbers
-from detoklens.questions.shape.question import Shape
+from detoklens.questions.shape import Shape
 from detoklens.questions.study import Study
 from detoklens.questions.twins.compute import CLEARLY, fewest_pieces, twins_verdict
 from detoklens.questions.twins.question import Twins, rest_settings
-from detoklens.questions.words.question import Words, best_by_words, words_verdict
+from detoklens.questions.words import Words, best_by_words, words_verdict
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, percent, signed
 

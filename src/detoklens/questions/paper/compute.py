@@ -20,15 +20,15 @@ from detoklens.measures.frequency import spearman
 from detoklens.measures.heatmap import draw_tokens, drawn_scores, identical_tokens
 from detoklens.measures.ranking import pair_ranks
 from detoklens.questions.answer import Answer
-from detoklens.questions.attention.question import Attention
+from detoklens.questions.attention import Attention
 from detoklens.questions.auroc.question import Auroc
 from detoklens.questions.base import Question
-from detoklens.questions.contributions.question import Contributions
-from detoklens.questions.frequency.question import Frequency
+from detoklens.questions.contributions import Contributions
+from detoklens.questions.frequency import Frequency
 from detoklens.questions.positions.question import Positions
-from detoklens.questions.shape.question import Shape
+from detoklens.questions.shape import Shape
 from detoklens.questions.study import Study
-from detoklens.questions.variance.question import Variance
+from detoklens.questions.variance import Variance
 from detoklens.scores.layer import Layer
 from detoklens.scores.softmax import softmax
 from detoklens.tables.schema import HEAD, JOINED, KEY_TOKEN, QUERY_TOKEN, RANK, SCORE, Column, Schema

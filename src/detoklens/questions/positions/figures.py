@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from detoklens.figures import theme
 from detoklens.figures.labels import KEY_POSITION, OFFSET, band_name, token_label
 from detoklens.figures.marks import band, band_entry, line, line_entry
-from detoklens.figures.panels import PAIRS_PER_INCH, chosen_heads, chosen_queries, head_panels, middle, titled_panels
+from detoklens.figures.panels import PAIRS_PER_INCH, chosen_heads, drawn_queries, head_panels, middle, titled_panels
 from detoklens.wording import head_name, term_name
 
 MEAN, LARGEST, SMALLEST = theme.SERIES[0], theme.SERIES[2], theme.SERIES[1]
@@ -68,7 +68,7 @@ def position_curves(
     With more heads than fit, only the middle query position is drawn.
     """
     rows = _rows_of(positions, quantity)
-    asked, drawn = chosen_queries(rows, queries), chosen_heads(rows, heads)
+    asked, drawn = drawn_queries(rows, queries), chosen_heads(rows, heads)
     crowded = len(drawn) > PAIRS_PER_INCH * theme.inches(width)
     if crowded:
         asked = [middle(asked)]
@@ -119,7 +119,7 @@ def kernel_attention(
 ) -> Figure:
     """Attention by distance alone: softmax of the kernel, for each query position."""
     rows = positions_by_offset.filter(quantity="attention").sort("head", "query_position", "offset")
-    asked = chosen_queries(rows, queries)
+    asked = drawn_queries(rows, queries)
     legend = [line_entry(f"query {query}", theme.style_of(place)) for place, query in enumerate(asked)]
     figure, panels = head_panels(
         chosen_heads(rows, heads), width, x_label=OFFSET, y_label="attention by distance alone", legend=legend

@@ -37,7 +37,7 @@ from detoklens.measures.words import given_words
 from detoklens.questions.base import Verdict
 from detoklens.questions.parameters import Parameter
 from detoklens.questions.texts import Beginning, find_beginning
-from detoklens.questions.words.question import by_file
+from detoklens.questions.words import by_file
 from detoklens.scores.layer import Layer
 from detoklens.tables.schema import Column, Schema
 from detoklens.wording import estimate, listed, listed_some, plural, term_symbol, token_shown

@@ -6,11 +6,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 import polars as pl
 
+from detoklens.figures import theme
+from detoklens.figures.marks import point_entry, reference
+from detoklens.figures.panels import chosen_heads, head_rows, in_order, points
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.token_classes import exchange_classes
 from detoklens.measures.words import (
@@ -41,6 +44,9 @@ from detoklens.tables.schema import (
     Schema,
 )
 from detoklens.wording import head_name, listed, listed_some, plural
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 WORD = Column("word", "the word or name, without leading space", "String")
 
@@ -325,3 +331,28 @@ def best_by_words(by_head: pl.DataFrame) -> dict[str, Any] | None:
 
 def _share(share: float) -> str:
     return f"{100 * share:.1f} %"
+
+
+OWN, OTHER = theme.SERIES[0], theme.SERIES[1]
+SHARES = {"first": 0.0, "top_1_percent": 0.01, "top_10_percent": 0.1}  # with chance
+
+
+def words(words_by_head: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page") -> Figure:
+    """Draw each head's median rank of a word's preceding piece, and the shares of pairs near the top."""
+    asked = chosen_heads(words_by_head, heads)
+    rows = in_order(words_by_head, asked)
+    titles = [
+        "median rank share\n(lower is better)",
+        "pairs at\nrank 1",
+        "pairs in\nthe top 1 %",
+        "pairs in\nthe top 10 %",
+    ]
+    legend = [point_entry("head", OWN), point_entry("another word's piece", OTHER, filled=False)]
+    figure, panels = head_rows(asked, width, titles, legend=legend)
+    points(panels[0], rows["null_median_share"], OTHER, filled=False)
+    points(panels[0], rows["median_share"], OWN)
+    reference(panels[0], x=0.5)
+    for axes, (column, chance) in zip(panels[1:], SHARES.items(), strict=True):
+        points(axes, rows[column], OWN)
+        reference(axes, x=chance)
+    return figure

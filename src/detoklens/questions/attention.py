@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import polars as pl
 
 from detoklens.errors import RangeError
+from detoklens.figures import theme
+from detoklens.figures.labels import KEY_POSITION, band_name
+from detoklens.figures.marks import band, band_entry, line, line_entry, patch_entry
+from detoklens.figures.panels import chosen_heads, drawn_queries, head_panels, head_rows, in_order, middle, stacked
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.attention import Measured, region_masses, text_attention
 from detoklens.measures.positions import chosen_queries
@@ -20,6 +24,9 @@ from detoklens.questions.study import Study
 from detoklens.questions.texts import check_reachable, too_short
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, plural
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 NEAR = 30  # keys in the figure of the nearest ones
 QUERY_POSITION = Column("query_position", "position of the token that attends, from 0", "Int32")
@@ -140,8 +147,8 @@ class Attention(OnText):
     def ask(self, study: Study, runner: Runner) -> Frames:
         positions, heads = self._positions(study), study.heads(self.heads)
         documents = study.read(self.prepend_bos)
-        for line in too_short(documents, positions):
-            runner.say(line)
+        for note in too_short(documents, positions):
+            runner.say(note)
         if not study.layer.is_causal:
             length, read = self._length(study) or 0, len(documents)
             documents = [ids[:length] for ids in documents if len(ids) >= length]
@@ -237,3 +244,66 @@ def _agreement(measured: Measured) -> dict[str, Any]:
         masses = region_masses(attention, measured.query_position)
         columns |= {f"{source}_{region}": mass for region, mass in masses.items()}
     return columns
+
+
+ON_TEXT, FROM_POSITIONS = theme.SERIES[0], theme.SERIES[1]
+PARTS = {
+    "first": "position 0",
+    "far": "far keys",
+    "recent": "15 keys before the query",
+    "self": "the query itself",
+    "next": "15 keys after it",
+}
+
+
+def attention(
+    attention: pl.DataFrame,
+    *,
+    heads: Sequence[int] | None = None,
+    query: int | None = None,
+    last: int | None = None,
+    band_share: float | None = None,
+    width: theme.Width = "page",
+) -> Figure:
+    """Draw attention by key at one query position (the middle one by default), for all or the `last` keys."""
+    asked = query if query is not None else middle(drawn_queries(attention, None))
+    rows = attention.filter(query_position=asked).sort("head", "key_position")
+    if last is not None:
+        rows = rows.filter((pl.col("key_position") - asked).abs() < last)
+    legend = [
+        line_entry(f"on text, mean (query {asked})", ON_TEXT),
+        band_entry(band_name("documents", band_share), ON_TEXT),
+        line_entry("predicted by position alone", FROM_POSITIONS),
+    ]
+    figure, panels = head_panels(
+        chosen_heads(attention, heads), width, x_label=KEY_POSITION, y_label="attention", legend=legend
+    )
+    for head, axes in panels.items():
+        curve = rows.filter(head=head)
+        band(axes, curve["key_position"], curve["low"], curve["high"], ON_TEXT)
+        line(axes, curve["key_position"], curve["mean"], ON_TEXT)
+        line(axes, curve["key_position"], curve["predicted"], FROM_POSITIONS, linewidth=0.8)
+    return figure
+
+
+def attention_parts(
+    attention_agreement: pl.DataFrame,
+    *,
+    heads: Sequence[int] | None = None,
+    query: int | None = None,
+    width: theme.Width = "page",
+) -> Figure:
+    """Draw attention by region, at one query position or as the mean over all."""
+    asked = chosen_heads(attention_agreement, heads)
+    rows = attention_agreement if query is None else attention_agreement.filter(query_position=query)
+    means = in_order(rows.group_by("head").mean(), asked)
+    where = "mean over query positions" if query is None else f"query {query}"
+    parts = [part for part in PARTS if f"measured_{part}" in means.columns]
+    styles = [theme.style_of(place) for place in range(len(parts))]
+    legend = [patch_entry(PARTS[part], style) for part, style in zip(parts, styles, strict=True)]
+    title = f"attention, {where}\nupper bar: on text; lower bar: predicted from position"
+    figure, (axes,) = head_rows(asked, width, [title], legend=legend, row=0.24)
+    for source, shift in (("measured", -0.2), ("predicted", 0.2)):
+        stacked(axes, [means[f"{source}_{part}"] for part in parts], styles, shift, height=0.34)
+    axes.set_xlim(0, 1)
+    return figure
