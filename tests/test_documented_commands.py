@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "howto").glob("*.md"))]
 GENERATED = "cli.md"
 
-CODE = re.compile(r"```.*?```|`[^`\n]+`|^(?: {4}.*\n)+", re.DOTALL | re.MULTILINE)
+CODE = re.compile(r"```.*?```|`[^`\n]+`|^(?: {4}[^\n]*\n)+", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"detoklens [a-z]+(?: [^`\n#|]+)?")
 ELSEWHERE = re.compile(
     r"detoklens as dl|Skylion007|whisper|stories15M|MiniLM|--layer 1|count texts|/shared/|ray|COUNTS|pythia|INPUT|DIR\b|"
