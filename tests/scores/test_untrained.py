@@ -12,7 +12,8 @@ from tokenizers.models import WordPiece
 
 import detoklens as dl
 from detoklens.questions.base import Question
-from detoklens.scores.layer import Layer, impossible_tokens, untrained_tokens
+from detoklens.scores.layer import Layer
+from detoklens.scores.untrained import impossible_tokens, untrained_tokens
 from detoklens.tokens.vocabulary import Vocabulary
 from tests.layers import as_layer, random_first_layer, with_rotary_positions
 

@@ -38,7 +38,7 @@ from detoklens.measures.positives import (
 from detoklens.measures.ranking import scores_of
 from detoklens.parallel import Arrays, Runner, one_core_each, thread_map
 from detoklens.scores.affinity import Affinity
-from detoklens.scores.softmax import check_range
+from detoklens.scores.token_ids import check_range
 
 FEWEST_PANELS, MOST_PANELS = 8, 20
 BLOCK_BYTES = 1 << 25

@@ -17,7 +17,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from detoklens.errors import DetokLensError, RangeError
-from detoklens.scores.softmax import id_lists
+from detoklens.scores.token_ids import id_lists
 
 Owner = TypeVar("Owner", bound=type)
 LONGEST_RANGE = 1_000_000  # numbers in one `first-last`

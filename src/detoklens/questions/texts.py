@@ -17,7 +17,7 @@ from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.errors import CorpusError, RangeError, TokenError
 from detoklens.progress import shown_steps
 from detoklens.questions.parameters import Checked, Parameter
-from detoklens.scores.softmax import id_lists
+from detoklens.scores.token_ids import id_lists
 
 if TYPE_CHECKING:
     from detoklens.scores.layer import Layer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -17,7 +16,6 @@ from detoklens.errors import RangeError, TokenError, UnsupportedModelError, show
 from detoklens.scores.affinity import Affinity, subtract_mean, token_affinity
 from detoklens.scores.block import block_input, block_output
 from detoklens.scores.factors import (
-    ROWS,
     Common,
     Mean,
     Side,
@@ -29,8 +27,10 @@ from detoklens.scores.factors import (
     query_side,
     rotated_by_offset,
 )
-from detoklens.scores.softmax import Numbers, check_finite_scores, check_range, id_lists, whole_numbers
+from detoklens.scores.softmax import check_finite_scores
 from detoklens.scores.terms import MEANINGS, Terms, kernel, text_terms
+from detoklens.scores.token_ids import Numbers, check_range, id_lists, whole_numbers
+from detoklens.scores.untrained import impossible_tokens, untrained_tokens
 from detoklens.tokens import Vocabulary
 from detoklens.weights.checkpoint import Checkpoint
 from detoklens.weights.first_layer import FirstLayer, FoldedLayer, MlpSublayer, Positions, fold
@@ -796,45 +796,3 @@ class Layer:
             raise RangeError(f"token id {padding} is padding, which has no position; leave it out")
         self.check(tokens=ids)
         return ids
-
-
-NOT_IN_UTF8 = (0xC0, 0xC1, *range(0xF5, 0x100))
-IMPOSSIBLE_NAME = re.compile(
-    r"<unused \d+>|[<\[]\|?(?:unused|reserved)[\w-]*\|?[>\]]|" + "|".join(f"<0x{byte:02X}>" for byte in NOT_IN_UTF8),
-    re.IGNORECASE,
-)
-FEWEST_IMPOSSIBLE = 3
-WITHIN = 2.0  # times the impossible tokens' own median distance from their centre
-ROUNDING = 0.02  # of the distance of trained tokens: quantisation and late drift
-TRAINED_QUANTILE = 0.99  # a distance that trained tokens have, even if most tokens are untrained
-
-
-def impossible_tokens(vocabulary: Vocabulary, vocab_size: int) -> Bool[np.ndarray, "token"]:
-    """Whether each row of the embedding table belongs to a token that no text can contain."""
-    lone = {bytes([byte]) for byte in NOT_IN_UTF8}
-    impossible = np.ones(vocab_size, bool)
-    for token in range(min(vocab_size, vocabulary.size)):
-        raw = vocabulary.raw(token)
-        is_lone = len(raw) == 1 and vocabulary.as_bytes(token) in lone
-        impossible[token] = is_lone or (raw[:1] in "<[" and IMPOSSIBLE_NAME.fullmatch(raw) is not None)
-    return impossible
-
-
-def untrained_tokens(
-    embeddings: Float[np.ndarray, "token d_model"], impossible: Bool[np.ndarray, "token"]
-) -> Bool[np.ndarray, "token"]:
-    """Whether each token is (almost) untrained; none if the tokens that no text contains are not distinct.
-
-    Rows of the table without a token, bytes that UTF-8 never has, and names such as `[unused7]` are impossible in any
-    text. What training does to them (nothing, decay, or one common push) it also does to every other token that it
-    never met. So a token is untrained if its embedding is as near to the median of the impossible ones as they are.
-    """
-    found = np.zeros(len(embeddings), bool)
-    if np.count_nonzero(impossible) < FEWEST_IMPOSSIBLE:
-        return found
-    centre = np.median(embeddings[impossible], axis=0)
-    starts = range(0, len(embeddings), ROWS)
-    distance = np.concatenate([np.linalg.norm(embeddings[at : at + ROWS] - centre, axis=1) for at in starts])
-    trained = np.quantile(distance, TRAINED_QUANTILE)
-    limit = max(WITHIN * float(np.median(distance[impossible])), ROUNDING * trained)
-    return distance <= limit if limit < trained / 2 else found
