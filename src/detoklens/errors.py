@@ -90,7 +90,7 @@ INPUTS = {
     ),
     "text": Input(
         "text",
-        'study(model, text="texts/*.txt"), or a list of texts',
+        'study(model, text=["…"]) with a list of texts, or text="texts/*.txt"',
         "add --text with files, folders, globs or a hub dataset",
         "needs --text",
     ),
@@ -124,6 +124,7 @@ ON_FILES = {
     "convert the checkpoint to one of them": "convert the model, e.g. with model.float()",
     "pass the whole checkpoint": "pass the whole model",
     "pass the checkpoint as safetensors": "pass the whole model",
+    "save that part as a checkpoint": "pass that part, e.g. model.language_model",
 }
 """Advice about files, and what it is for a model in memory."""
 

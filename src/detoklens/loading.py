@@ -19,6 +19,7 @@ from detoklens.weights.checkpoint import (
     plain_file_errors,
     read_checkpoint,
     read_gguf_vocabulary,
+    refuse_local_revision,
 )
 
 DTYPES = ("float32", "float64")
@@ -73,8 +74,6 @@ def load(
     if dtype not in DTYPES:
         raise RangeError(f"dtype {dtype!r} is not supported; accepted are {' and '.join(DTYPES)}")
     in_memory = is_in_memory(model)
-    if not in_memory:
-        as_path(model, "a model that is not in memory")
     vocabulary = tokenizer
     if isinstance(tokenizer, str | Path):
         vocabulary = load_vocabulary(tokenizer)
@@ -156,6 +155,7 @@ def load_vocabulary(model: str | Path, revision: str | None = None) -> Vocabular
     if str(model).endswith(".json.zst") and Path(model).is_file():
         raise TokenError(f"{model} is compressed; decompress it (zstd -d) and pass the tokenizer.json")
     path = as_path(model, "a tokenizer")
+    refuse_local_revision(path, revision)
     if path.suffix in (".json", ".zst") and not path.exists():
         raise TokenError(f"{model}: no such file; name a tokenizer.json, a folder that holds one, or a hub id")
     with plain_file_errors():

@@ -105,7 +105,7 @@ LAYER = dl.load(gpt2())
 def test_every_form_of_ids_is_a_parameter() -> None:
     ids, tensor = [5, 4, 300], torch.tensor([[5, 4, 300]])
     scores = LAYER.affinity(ids)
-    for form in (np.array(ids), np.array([ids]), tensor, tensor[0], {"input_ids": tensor}, [*tensor[0]]):
+    for form in (np.array(ids), np.array([ids]), tensor, tensor[0], {"input_ids": tensor}, [*tensor[0]], [ids]):
         assert dl.Explain(token_ids=form) == dl.Explain(form) == dl.Explain(token_ids=ids)
         assert dl.Partners(form) == dl.Partners(ids)
         if not isinstance(form, list):
@@ -149,11 +149,19 @@ def test_questions_on_given_ids_need_no_tokenizer() -> None:
     assert study.ask(dl.Explain([5, 7, 9], heads=[1])).sentence
 
 
-@pytest.mark.parametrize("text", [[[5, 4096]], [[-1]], [["a"]], {"ids": [1]}, [[1.5]], np.zeros((1, 2, 3), int), 7])
+@pytest.mark.parametrize(
+    "text", [[[5, 4096]], [[-1]], [["a"]], {"ids": [1]}, [[1.5]], np.zeros((1, 2, 3), int), 7, b"ab", [b"ab"]]
+)
 def test_other_ids_are_refused_in_one_line(text: Any) -> None:
     with pytest.raises(dl.DetokLensError) as caught:
         dl.study(gpt2(), text=text).documents  # noqa: B018
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", [TEXT, "word " * 2000])
+def test_a_text_instead_of_a_list_of_texts(text: str, tokenizer: PreTrainedTokenizerFast) -> None:
+    with pytest.raises(dl.DetokLensError, match=r"put it in a list: text=\[\"…\"\]$"):
+        dl.study(gpt2(), tokenizer=tokenizer, text=text)
 
 
 class Bridge(torch.nn.Module):
@@ -203,6 +211,23 @@ def test_wrappers_of_torch_are_unwrapped() -> None:
 def test_a_model_without_a_transformers_config_is_refused() -> None:
     with pytest.raises(dl.DetokLensError, match="Linear has no transformers config; pass the transformers model"):
         dl.load(torch.nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize("model", [3, None, {"wte": 1}, GPT2LMHeadModel, SimpleNamespace(config={})])
+def test_what_is_no_model_is_refused(model: Any) -> None:
+    with pytest.raises(RangeError, match=r"is not a model; pass a name or path .* or a transformers model$"):
+        dl.load(model)
+
+
+@pytest.mark.parametrize("model", [gpt2(), "demo", demo.CHECKPOINT])
+def test_only_the_hub_has_revisions(model: Any) -> None:
+    with pytest.raises(dl.DetokLensError, match="has no revision"):
+        dl.load(model, revision="0")
+
+
+def test_a_tokenizer_on_this_machine_has_no_revisions() -> None:
+    with pytest.raises(dl.DetokLensError, match=r"has no revision '0'; its snapshots are demo@0, "):
+        dl.load_vocabulary("demo", revision="0")
 
 
 def test_another_models_tokenizer_is_refused(tokenizer: PreTrainedTokenizerFast) -> None:

@@ -92,7 +92,7 @@ def test_another_tokenizer_is_another_provenance_where_tokens_are_shown(layer, t
     ("question", "python", "flags"),
     [
         (dl.Auroc(), 'study(model, counts="FOLDER")', "--counts"),
-        (dl.Contributions(), 'study(model, text="texts/*.txt")', "--text"),
+        (dl.Contributions(), 'study(model, text=["…"]) with a list of texts', "--text"),
     ],
 )
 def test_what_is_missing_is_said_in_the_words_of_whoever_asks(question, python, flags, tmp_path):
@@ -209,7 +209,7 @@ def test_a_list_of_words_in_a_file_is_read_again(tmp_path):
     ],
 )
 def test_what_is_no_path_is_one_line(wrong, written):
-    with pytest.raises(dl.DetokLensError, match=r"is a string or a pathlib.Path|is not a mapping"):
+    with pytest.raises(dl.DetokLensError, match=r"is a string or a pathlib.Path|is not a (mapping|model)"):
         wrong(dl.read_answer(written))
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import Llama4ForCausalLM, Llama4TextConfig
 
 import detoklens
 from detoklens.model.verify import verify
@@ -102,6 +103,12 @@ def test_the_model_in_memory_and_its_folder_agree_with_the_real_one(model_type: 
         frame = verify(detoklens.load(source), IDS)
         assert frame["passed"].all(), frame
         assert set(frame["dtype"]) == {"float32", "float64"}
+
+
+def test_llama_4_with_its_head_agrees_with_the_real_one() -> None:
+    """Its prefix names a module that it lacks."""
+    model = Llama4ForCausalLM(Llama4TextConfig(**SETTINGS["llama4_text"])).eval()
+    assert verify(detoklens.load(model), IDS)["passed"].all()
 
 
 def test_the_command_compares_a_rotary_model(tmp_path: Path) -> None:

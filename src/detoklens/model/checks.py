@@ -43,7 +43,9 @@ def require_extra(purpose: str, real: Path | Any) -> None:
             f"{purpose} needs {' and '.join(missing)}: pip install 'detoklens[model]' (in a clone: '.[model]')"
         )
     if isinstance(real, Path) and real.is_file() and find_spec("accelerate") is None:
-        raise MissingExtraError("transformers needs accelerate to read GGUF files: pip install accelerate")
+        raise MissingExtraError(
+            "transformers needs accelerate to read GGUF files: pip install 'detoklens[model]' (in a clone: '.[model]')"
+        )
 
 
 def depth_of(config: dict[str, Any]) -> int:

@@ -41,6 +41,7 @@ from detoklens.model.checks import (
 )
 from detoklens.weights.blocks import base_of, blocks_size, class_name, source_of
 from detoklens.weights.checkpoint import Checkpoint
+from detoklens.weights.config import MULTIMODAL
 from detoklens.weights.families import spec_of
 from detoklens.weights.gguf_file import GGUFFile
 from detoklens.weights.sources import tensors_of
@@ -50,6 +51,7 @@ IRRELEVANT_SETTINGS = ("n_positions", "max_position_embeddings", "bos_token_id",
 """Config keys that do not change what a block computes on a given text."""
 DEPTHS = ("num_hidden_layers", "encoder_layers", "decoder_layers")
 KINDS = ("layer_types", "attention_layers")  # one entry per block
+LANGUAGE_MODEL = r"^(model\.language_model|language_model\.model)\."  # what its tensors' names begin with
 GGUF_TABLES = {
     "embed_tokens.weight": "vocab_size",
     "word_embeddings.weight": "vocab_size",
@@ -115,7 +117,10 @@ def _from_path(path: Path, n_blocks: int, dtype: torch.dtype) -> Loaded:
             if tensor in tensors.names():
                 setattr(config, key, tensors.shape(tensor)[0])
     else:
-        config = _cut(AutoConfig.from_pretrained(path), n_blocks)
+        config = AutoConfig.from_pretrained(path)
+        if config.model_type in MULTIMODAL:
+            config, options["key_mapping"] = config.text_config, {LANGUAGE_MODEL: ""}
+        config = _cut(config, n_blocks)
     folder = path.parent if path.is_file() else path
     model, info = AutoModel.from_pretrained(folder, config=config, ignore_mismatched_sizes=True, **options)
     return Loaded(model, frozenset(info["missing_keys"]), tuple(sorted(info["mismatched_keys"])))

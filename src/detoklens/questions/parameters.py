@@ -176,10 +176,12 @@ def _converted(kind: Any, value: Any) -> Any:
 
 
 def _as_one_list(value: Any) -> Any:
-    """An array or tensor, or what a tokenizer returns for one text, as a list; anything else as it is."""
+    """An array, a tensor, a list of one list, or what a tokenizer returns for one text, as a list."""
     if hasattr(value, "ids") or (isinstance(value, Mapping) and "input_ids" in value):
         rows = id_lists(value)
         return rows[0].tolist() if len(rows) == 1 else value
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
+        return value[0]
     if getattr(value, "ndim", 0) not in (1, 2) or not hasattr(value, "tolist"):
         return value
     return (value[0] if value.ndim == 2 and len(value) == 1 else value).tolist()

@@ -14,7 +14,7 @@ import numpy as np
 from detoklens import demo
 from detoklens.corpus.encoding import TokenizersEncoder
 from detoklens.corpus.records import ReadingOptions, Tally
-from detoklens.errors import CorpusError, RangeError, TokenError
+from detoklens.errors import CorpusError, RangeError, TokenError, shown
 from detoklens.progress import shown_steps
 from detoklens.questions.parameters import Checked, Parameter
 from detoklens.scores.token_ids import id_lists
@@ -177,11 +177,13 @@ def check_reachable(query_positions: Sequence[int], length: int | None) -> None:
 def texts_or_files(text: Any) -> tuple[tuple[str, ...], tuple[str | np.ndarray, ...]]:
     """A string or a path names files; a list holds texts, token ids of texts, or paths, which name files."""
     accepted = "text is one string that names files, a list of texts or of pathlib.Path, or token ids"
+    if isinstance(text, str) and _looks_like_a_text(text):
+        raise CorpusError(f'{shown(text)}: no such file or folder; to pass it as a text, put it in a list: text=["…"]')
     if isinstance(text, str | Path):
         return (str(text),), ()
     if text is None:
         return (), ()
-    if not isinstance(text, Iterable) and not hasattr(text, "ids"):
+    if isinstance(text, bytes) or not (isinstance(text, Iterable) or hasattr(text, "ids")):
         raise CorpusError(accepted)
     if isinstance(text, Mapping) or hasattr(text, "ids") or hasattr(text, "shape"):
         return (), tuple(id_lists(text))
@@ -201,6 +203,13 @@ def texts_or_files(text: Any) -> tuple[tuple[str, ...], tuple[str | np.ndarray, 
                 "string (a glob) or with pathlib.Path"
             )
     return (), entries
+
+
+def _looks_like_a_text(text: str) -> bool:
+    """Whether a string of several words names no file."""
+    with contextlib.suppress(OSError, ValueError):
+        return len(text.split()) > 1 and "*" not in text and not Path(text).exists()
+    return True  # too long for a name
 
 
 def _looks_like_a_file(text: str) -> bool:

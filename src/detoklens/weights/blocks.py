@@ -130,7 +130,8 @@ def block_notes(checkpoint: Checkpoint, n_blocks: int) -> tuple[str, ...]:
 
 def base_of(model: Any) -> Any:
     """A model in memory without its head."""
-    return getattr(model, getattr(model, "base_model_prefix", ""), model)
+    named = getattr(model, getattr(model, "base_model_prefix", ""), None)
+    return named or getattr(model, "model", model)  # Llama 4's prefix names a module that only multimodal models have
 
 
 def class_name(model: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -12,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from detoklens import demo
-from detoklens.errors import CheckpointError, UnsupportedModelError
+from detoklens.errors import CheckpointError, RangeError, UnsupportedModelError, shown
 from detoklens.tokens import Vocabulary
 from detoklens.weights import reader
+from detoklens.weights.config import language_config
 from detoklens.weights.families import spec_of
 from detoklens.weights.first_layer import FirstLayer, MlpSublayer
 from detoklens.weights.gguf_file import SUFFIX, GGUFFile
@@ -60,6 +62,7 @@ def read_checkpoint(
 
     `vocabulary` replaces that of the files.
     """
+    refuse_local_revision(model, revision)
     if is_in_memory(model):
         return _read_from_memory(unwrapped(model), dtype, vocabulary)
     with plain_file_errors():
@@ -126,7 +129,7 @@ def find_folder(
         return folder
     from detoklens.weights.hub_checkpoint import fetch_checkpoint
 
-    return fetch_checkpoint(str(model), lambda config, names: wanted(spec_of(config), names), revision)
+    return fetch_checkpoint(str(model), lambda config, names: wanted(spec_of(language_config(config)), names), revision)
 
 
 def _read_mlp(config: dict[str, Any], source: TensorSource, dtype: np.dtype[Any]) -> MlpSublayer:
@@ -159,6 +162,20 @@ def split_revision(model: str | Path, revision: str | None = None) -> tuple[str 
     return name, named
 
 
+def refuse_local_revision(model: Any, revision: str | None) -> None:
+    """Refuse a revision of what is not on the hub, instead of ignoring it."""
+    if revision is None:
+        return
+    if is_in_memory(model):
+        raise CheckpointError(f"a model in memory has no revisions; leave revision={revision!r} out")
+    if demo.folder_of(str(model)):
+        raise CheckpointError(f"{model} has no revision {revision!r}; its snapshots are {', '.join(demo.snapshots())}")
+    if Path(model).exists():
+        raise CheckpointError(
+            f"{model} is on this machine, so it has no revision {revision!r}; leave the revision out, or pass a hub id"
+        )
+
+
 def _local_folder(model: str | Path) -> Path | None:
     """The folder of `demo` or of a local model; None for what can only be a hub id."""
     packaged = demo.folder_of(str(model))
@@ -183,7 +200,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"{folder}: no config.json; {hint}")
     if path.stat().st_size > LARGEST_CONFIG:
         raise CheckpointError(f"{path}: {path.stat().st_size:,} bytes is too large for a config; download it again")
-    return read_json_file(path)
+    return language_config(read_json_file(path))
 
 
 def open_weights(folder: Path) -> TensorSource:
@@ -228,9 +245,14 @@ def config_of(model: Any) -> dict[str, Any]:
 
 def is_in_memory(model: Any) -> bool:
     """Whether this is a model object; one that can't be read is refused."""
-    if not hasattr(model, "state_dict"):
+    if isinstance(model, str | os.PathLike):
         return False
-    if not hasattr(unwrapped(model), "config"):
+    inside = unwrapped(model)
+    if not hasattr(inside, "state_dict") or isinstance(inside, type):
+        raise RangeError(
+            f"{shown(model)} is not a model; pass a name or path (a string or pathlib.Path), or a transformers model"
+        )
+    if not hasattr(inside, "config"):
         raise UnsupportedModelError(
             f"a model of class {type(model).__name__} has no transformers config; pass the transformers model that it "
             "was made from, or a TransformerLens bridge"

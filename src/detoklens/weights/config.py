@@ -28,6 +28,19 @@ TELLING_WORDS = {
 }  # fmt: skip
 
 
+MULTIMODAL = ("gemma3", "llama4", "mistral3")
+"""Multimodal models whose language model reads a text as it does on its own; its config is their `text_config`."""
+
+
+def language_config(config: Config) -> dict[str, Any]:
+    """The config of a multimodal model's language model; any other config as it is."""
+    inside = config.get("text_config")
+    if config.get("model_type") not in MULTIMODAL or not isinstance(inside, dict):
+        return dict(config)
+    stated = {key: config[key] for key in ("quantization_config", "bos_token_id", "eos_token_id") if key in config}
+    return inside | stated
+
+
 def read_size(config: Config, *keys: str) -> int:
     """A size under any of these keys, which mean the same; if several are present, they must agree."""
     stated = {key: config[key] for key in keys if config.get(key) is not None}

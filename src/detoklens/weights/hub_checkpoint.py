@@ -187,10 +187,9 @@ def _pickle_or_refuse(model: HubModel, files: Collection[str]) -> Path:
         f"{model} has only {PICKLE_FILE}, a pickle that can't be read in parts: download all of it with "
         f'`python -c "from huggingface_hub import snapshot_download as get; '
         f"get('{model}', revision='{model.commit}')\"` "
-        f"and run the command again with torch installed, or convert "
-        "it with `python -c "
-        f"\"from transformers import AutoModel; AutoModel.from_pretrained('{model}').save_pretrained('FOLDER')\"` "
-        "and use FOLDER"
+        "and run the command again with torch installed, or convert it with `python -c "
+        f"\"from transformers import AutoModel; AutoModel.from_pretrained('{model}', revision='{model.commit}')"
+        ".save_pretrained('FOLDER')\"` and use FOLDER"
     )
 
 

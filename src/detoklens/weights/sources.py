@@ -17,11 +17,14 @@ from zipfile import ZIP_STORED, BadZipFile, ZipFile
 import numpy as np
 
 from detoklens.errors import CheckpointError, MissingExtraError, UnsupportedModelError, first_line, shown
+from detoklens.weights.config import MULTIMODAL
 
 BLOCK = 1 << 22  # numbers checked at a time
 ACCEPTED = ("float64", "float32", "float16", "bfloat16")
 WRAPPERS = ("original_model", "_orig_mod", "module")
 """Where wrappers hold the model: TransformerLens' bridges, torch.compile, DataParallel."""
+LANGUAGE_MODEL = ("language_model", "model")
+"""Where a multimodal model holds its language model, perhaps one inside the other."""
 BRIDGED = "._original_component"
 """What a bridge inserts into tensor names, after every module that it wraps."""
 PICKLE_FILE = "pytorch_model.bin"
@@ -52,11 +55,17 @@ def unwrapped(model: Any) -> Any:
             "TransformerLens has changed this bridge's weights (enable_compatibility_mode), so its attention may "
             "differ from the model's; pass the bridge before that call, or the transformers model"
         )
-    for name in WRAPPERS:
+    wrappers = (*WRAPPERS, *LANGUAGE_MODEL) if _is_multimodal(model) else WRAPPERS
+    for name in wrappers:
         inside = getattr(model, name, None)
         if hasattr(inside, "state_dict") and hasattr(inside, "config"):
             return unwrapped(inside)
     return model
+
+
+def _is_multimodal(model: Any) -> bool:
+    """Whether this is one of `MULTIMODAL`."""
+    return getattr(getattr(model, "config", None), "model_type", None) in MULTIMODAL
 
 
 def tensors_of(model: Any) -> dict[str, Any]:

@@ -152,7 +152,7 @@ class Spec:
     special: str = ""
     model_types: tuple[str, ...]
 
-    prefixes: tuple[str, ...] = ("model.", "")
+    prefixes: tuple[str, ...] = ("model.language_model.", "language_model.model.", "model.", "")
     blocks: str = "layers"
     attention: str = "self_attn"
     mlp_module: str = "mlp"  # its output is what the MLP adds to the stream

@@ -53,10 +53,10 @@ def _refuse_quantized(config: Config) -> None:
 
 
 def _refuse_multimodal(config: Config) -> None:
-    """Name the language model inside; its tensors have different names from release to release."""
+    """Name the language model inside: how it treats a text there was compared for `MULTIMODAL` only."""
     part = next((key for key in LANGUAGE_MODELS if isinstance(config.get(key), dict)), None)
     if part is not None:
         raise UnsupportedModelError(
             f"model type {shown(config.get('model_type'))} contains its language model ({part}: model type "
-            f"{shown(config[part].get('model_type'))}); save that part as a checkpoint and pass it"
+            f"{shown(config[part].get('model_type'))}), which is read on its own only; save that part as a checkpoint"
         )
