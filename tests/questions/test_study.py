@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,45 @@ def test_the_answers_asked_last_are_kept(layer, monkeypatch):
     for tokens in (3, 4, 3, 5):
         study.ask(Lengths(tokens=tokens))
     assert [study.is_answered(Lengths(tokens=tokens)) for tokens in (3, 4, 5)] == [True, False, True]
+
+
+class Inner(Lengths):
+    """Keeps parts, as a question that takes long does."""
+
+    def ask(self, study, runner):
+        list(runner.run(lambda number: {"number": np.array(number)}, 2))
+        return super().ask(study, runner)
+
+
+class Outer(Inner):
+    """Asks another question before it keeps parts, and is interrupted at the end."""
+
+    def ask(self, study, runner):
+        study.ask(Inner(tokens=3))
+        super().ask(study, runner)
+        raise KeyboardInterrupt
+
+
+def test_parts_of_a_nested_question_lie_within_those_of_the_outer_one(layer, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        Study(layer).ask(Outer(), tmp_path)
+    [outer] = tmp_path.iterdir()
+    [inner] = (path for path in outer.iterdir() if path.is_dir())
+    for folder, question in ((outer, Outer()), (inner, Inner(tokens=3))):
+        assert {"0.npz", "1.npz", "question.json"} <= {path.name for path in folder.iterdir()}
+        assert (folder / "question.json").read_text() == Study(layer).provenance(question).to_json()
+
+
+def test_parts_of_a_nested_question_are_not_written_through_a_link(layer, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        Study(layer).ask(Outer(), tmp_path / "out")
+    [outer] = (tmp_path / "out").iterdir()
+    shutil.rmtree(outer)
+    (tmp_path / "elsewhere").mkdir()
+    outer.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OutputError, match="is a link"):
+        Study(layer).ask(Outer(), tmp_path / "out")
+    assert not any((tmp_path / "elsewhere").iterdir())
 
 
 def test_what_lies_in_the_folder_is_not_computed_again(layer, tmp_path):

@@ -342,8 +342,10 @@ class Study:
     ) -> Answer:
         """Compute an answer; the questions it asks in turn share its progress display and keep their parts in its."""
         outer, noted = (self._parts, self._watching), len(self.notes)
-        kept_in = store or self._parts
-        self._parts = None if kept_in is None else Parts.of_question(kept_in.folder, provenance)
+        if store is not None:
+            self._parts = Parts.of_question(store.folder, provenance)
+        elif self._parts is not None:
+            self._parts = self._parts.of_nested(provenance)
         self._watching = watching or self._watching
         try:
             in_memory = self.layer.checkpoint.model is not None

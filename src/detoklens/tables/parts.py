@@ -43,6 +43,11 @@ class Parts:
         """A subfolder of parts of another kind, removed together with these."""
         return Parts(self.folder / name, self._question, self._top)
 
+    def of_nested(self, provenance: Provenance) -> Parts:
+        """A subfolder of parts of a question that this one asks, removed together with these."""
+        nested = Parts.of_question(self.folder, provenance)
+        return Parts(nested.folder, nested._question, self._top)
+
     def __contains__(self, number: int) -> bool:
         return self._path(number).is_file()
 
@@ -68,10 +73,10 @@ class Parts:
             refuse_link(folder)
             if folder == self._top:
                 break
-        is_first = not self.folder.is_dir()
         make_folder(self.folder)
-        if is_first and self._question:
-            write_whole(self.folder / "question.json", self._question.encode())
+        described = self.folder / "question.json"
+        if self._question and not described.is_file():  # the folder may exist for the parts of nested questions
+            write_whole(described, self._question.encode())
         content = BytesIO()
         np.savez(content, allow_pickle=False, **arrays)
         write_whole(self._path(number), hashlib.sha256(content.getbuffer()).digest() + content.getvalue())
