@@ -162,6 +162,8 @@ def test_links_that_tie_are_counted():
         .summarize(tables)
         .startswith("2 links share the largest attention (0.90); the first is “␣b” to “a” in L0H0, explained by Tᵖᵖ")
     )
+    below = Explain(TEXT).summarize(links((0, 1.0, None), (1, 0.9, "pp"), (2, 0.9, "ee")))
+    assert below.startswith("2 links that depend on one term share the largest attention (0.90); the first is ")
     third = tables["explanation"].head(1).with_columns(pl.col("head") + 4)
     also = pl.concat([tables["explanation"], third, third.with_columns(attention=pl.lit(0.1))])
     said = Explain(TEXT, top=1).summarize(tables | {"explanation": also})

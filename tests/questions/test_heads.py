@@ -278,7 +278,10 @@ def test_the_scorecard_has_a_mark_and_a_reason_for_every_head_and_measure(study,
     assert view.open > reasons.open
     assert [note.partition(":")[0] for note in view.notes[:7]] == ["strength", *view.frame.columns[3:]]
     assert all("; yes: " in note for note in view.notes[1:7])
-    assert view.notes[1] == "detokenizes: AUROC minus its strongest control; yes: more than 0.05 above every control"
+    assert (
+        view.notes[1]
+        == "detokenizes: AUROC minus its strongest control; yes: more than 0.05 above every control, with an interval above 0"
+    )
     assert len(reasons.frame) == len(marks)
     assert view.frame.columns[0] == "head"
     assert len(view.frame.columns) <= 10

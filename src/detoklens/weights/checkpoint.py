@@ -136,8 +136,8 @@ def _read_mlp(config: dict[str, Any], source: TensorSource, dtype: np.dtype[Any]
     spec, names = spec_of(config), source.names()
     if spec.mlp and not spec.mlp_names(names):
         raise CheckpointError(
-            f"{source.where}: the first block's MLP is missing (such as {spec.mlp_tensors()[-2]!r}), so the "
-            "block's output can't be computed; pass the whole checkpoint"
+            f"{source.where}: the tensors of the first block's MLP are missing (such as {spec.mlp_tensors()[-2]!r}), "
+            "so the block's output can't be computed; pass the whole checkpoint"
         )
     return reader.read_mlp(spec, config, source, dtype)
 

@@ -157,7 +157,7 @@ def test_the_block_is_computed_from_the_whole_checkpoint_alone(tmp_path):
     kept = {name: v for name, v in tensors.items() if ".mlp." not in name and "post_attention" not in name}
     save_file(kept, folder / "model.safetensors")
     layer = detoklens.load(folder)
-    with pytest.raises(CheckpointError, match="the first block's MLP is missing"):
+    with pytest.raises(CheckpointError, match="the tensors of the first block's MLP are missing"):
         layer.block_output(IDS)
     assert layer.attention_output(IDS).shape == (len(IDS), 30)
 

@@ -220,11 +220,11 @@ def summarize_links(pairs: pl.DataFrame, links: pl.DataFrame) -> str:
     candidates = ordinary if falling.is_empty() else falling
     link = candidates.sort("attention", descending=True, maintain_order=True).row(0, named=True)
     stronger = among.filter(pl.col("attention") > link["attention"])
+    tied = len(candidates.filter(attention=link["attention"]))
     which = " between ordinary tokens" if stronger["special"].any() else ""
-    which += " that depends on one term" if not stronger["special"].all() else ""
+    which += f" that depend{'s' * (tied == 1)} on one term" if not stronger["special"].all() else ""
     query, key = (f"“{token_shown(link[name])}”" for name in ("query_text", "key_text"))
     first, size = f"{query} to {key} in {head_name(link['head'])}", f"{link['attention']:.2f}"
-    tied = len(candidates.filter(attention=link["attention"]))
     lead = f"The strongest link{which} is {first} (attention {size})"
     if tied > 1:
         lead = f"{plural(tied, 'link')}{which} share the largest attention ({size}); the first is {first}"

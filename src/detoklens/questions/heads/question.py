@@ -88,16 +88,16 @@ HEADS = Schema(
 MEASURES = {
     "detokenizes": "AUROC minus its strongest control",
     "looks_back": "lift from continuation tokens minus whole words, in nats",
-    "writes_words": "with a yes, the share of the layer's gain in rank that is lost without the head",
+    "writes_words": "share of the layer's gain in rank that is lost without the head",
     "matches_itself": "mean z-score of Tᵉᵉ[i, i]",
     "sink": "attention to position 0 by position alone",
     "prefers_rare": "Spearman correlation of Tᵉ with frequency",
 }
 RULES = {
-    "detokenizes": f"more than {REQUIRED} above every control",
+    "detokenizes": f"more than {REQUIRED} above every control, with an interval above 0",
     "looks_back": f"at least {LEAST}, beyond permuted labels and rotated queries",
     "writes_words": "the layer needs this head, and ranks the word at least "
-    f"{CLEARLY:g} times better than the sum of its pieces does",
+    f"{CLEARLY:g} times better than in every control, such as the sum of its pieces",
     "matches_itself": f"above {CLEARLY_ITSELF:g}",
     "sink": f"at least {percent(MOST)}",
     "prefers_rare": f"at most −{CLEAR_CORRELATION}, beyond random query biases",
