@@ -110,7 +110,7 @@ def test_what_is_missing_is_told_by_reason_with_the_command_that_would_answer(tm
     assert told == {
         "no corpus counts": (["auroc"], "detoklens report 'my model' --corpus TEXT"),
         "the model has no tokenizer": (["words"], "detoklens report 'my model'"),
-        "no text": (["contributions"], "detoklens report 'my model' --text TEXT"),
+        "no text to measure attention on": (["contributions"], "detoklens report 'my model' --text TEXT"),
     }
 
 
