@@ -35,7 +35,7 @@ HOMES = {
     "import_counts": "detoklens.corpus.count",
     "load": "detoklens.loading",
     "load_vocabulary": "detoklens.loading",
-    "read_answer": "detoklens.questions.answer",
+    "read_answer": "detoklens.questions.store",
     "schema": "detoklens.questions.json_schema",
     "study": "detoklens.questions.study",
 }

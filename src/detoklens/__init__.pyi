@@ -7,7 +7,6 @@ from detoklens.loading import load_vocabulary as load_vocabulary
 from detoklens.questions.anatomy.question import Anatomy as Anatomy
 from detoklens.questions.answer import Answer as Answer
 from detoklens.questions.answer import Comparison as Comparison
-from detoklens.questions.answer import read_answer as read_answer
 from detoklens.questions.attention import Attention as Attention
 from detoklens.questions.auroc.question import Auroc as Auroc
 from detoklens.questions.contributions import Contributions as Contributions
@@ -23,6 +22,7 @@ from detoklens.questions.paper.question import Paper as Paper
 from detoklens.questions.partners import Partners as Partners
 from detoklens.questions.positions.question import Positions as Positions
 from detoklens.questions.shape import Shape as Shape
+from detoklens.questions.store import read_answer as read_answer
 from detoklens.questions.study import Study as Study
 from detoklens.questions.study import compare as compare
 from detoklens.questions.study import study as study

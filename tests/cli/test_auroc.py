@@ -13,9 +13,9 @@ import pytest
 import detoklens
 from detoklens.corpus.count import count_corpus
 from detoklens.engines import open_engine
-from detoklens.questions.answer import read_answer
 from detoklens.questions.auroc.compute import GLANCE
 from detoklens.questions.auroc.question import Auroc
+from detoklens.questions.store import read_answer
 from detoklens.questions.study import study
 from detoklens.tables.parts import Parts
 from detoklens.tables.rendering import text_table

@@ -10,8 +10,8 @@ import pytest
 import detoklens
 from detoklens.corpus.count import count_corpus
 from detoklens.engines import open_engine
-from detoklens.questions.answer import read_answer
 from detoklens.questions.heads.question import Heads
+from detoklens.questions.store import read_answer
 from detoklens.questions.study import study
 from tests.command_line import refuse, run
 from tests.spelled import LINES, write_spelled

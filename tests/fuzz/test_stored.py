@@ -21,12 +21,13 @@ import pytest
 from detoklens.errors import OutputError
 from detoklens.figures.save import XML_DECLARATION
 from detoklens.model.vector_cache import cached_vectors
-from detoklens.questions.answer import Answer, Store, read_answer
+from detoklens.questions.answer import Answer
 from detoklens.questions.base import Question
 from detoklens.questions.heatmap import Heatmap
 from detoklens.questions.partners import Partners
 from detoklens.questions.positions.question import Positions
 from detoklens.questions.shape import Shape
+from detoklens.questions.store import Store, read_answer
 from detoklens.questions.study import Study, compare
 from detoklens.questions.variance import Variance
 from detoklens.report.drawing import FORMATS, PHONE, Drawing, draw_all

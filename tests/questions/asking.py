@@ -8,8 +8,9 @@ from pathlib import Path
 import polars as pl
 
 from detoklens.loading import load
-from detoklens.questions.answer import Answer, read_answer
+from detoklens.questions.answer import Answer
 from detoklens.questions.base import Question
+from detoklens.questions.store import read_answer
 from detoklens.questions.study import Study, Work
 from detoklens.questions.texts import Texts
 from detoklens.tables.rendering import text_table

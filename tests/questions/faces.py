@@ -7,7 +7,8 @@ from pathlib import Path
 
 import polars as pl
 
-from detoklens.questions.answer import Answer, read_answer
+from detoklens.questions.answer import Answer
+from detoklens.questions.store import read_answer
 from detoklens.tables.rendering import text_table
 from detoklens.wording import column_cells
 from tests.command_line import Result, run

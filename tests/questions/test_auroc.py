@@ -16,9 +16,9 @@ from detoklens.kernels.product import multiply
 from detoklens.kernels.ranking import AUROC
 from detoklens.measures.auroc import measure_heads
 from detoklens.measures.positives import seen_pairs
-from detoklens.questions.answer import read_answer
 from detoklens.questions.auroc.compute import AUROC_CONTROLS
 from detoklens.questions.auroc.question import Auroc
+from detoklens.questions.store import read_answer
 from detoklens.questions.study import Study, Work
 from detoklens.scores.layer import Layer
 from detoklens.tables.parts import Parts

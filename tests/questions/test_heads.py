@@ -13,11 +13,11 @@ from detoklens.errors import RangeError
 from detoklens.figures import theme
 from detoklens.measures import words as word_list
 from detoklens.measures.heatmap import self_match_scores
-from detoklens.questions.answer import read_answer
 from detoklens.questions.auroc.question import Auroc
 from detoklens.questions.frequency import Frequency
 from detoklens.questions.heads.question import HEADS, MEASURES, Heads
 from detoklens.questions.shape import Shape
+from detoklens.questions.store import read_answer
 from detoklens.questions.study import Study, Work
 from detoklens.questions.words import Words
 from detoklens.scores.layer import Layer

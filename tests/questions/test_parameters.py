@@ -11,10 +11,10 @@ import pytest
 
 from detoklens.errors import RangeError
 from detoklens.questions.parameters import (
+    Checked,
     Heads,
     Parameter,
     Scale,
-    check_settings,
     settings_of,
     to_cli_args,
     whole_numbers,
@@ -22,7 +22,7 @@ from detoklens.questions.parameters import (
 
 
 @dataclass(frozen=True)
-class Things:
+class Things(Checked):
     heads: Heads = None
     top: Annotated[int, Parameter("How many.", least=1)] = 10
     share: Annotated[float, Parameter("Of all.")] = 0.5
@@ -32,9 +32,6 @@ class Things:
     scale: Scale = "mean"
     file: Annotated[Path | None, Parameter("Where.")] = None
     note: str = "no parameter"
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
 
 @pytest.mark.parametrize(

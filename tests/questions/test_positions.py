@@ -13,10 +13,10 @@ from polars.testing import assert_frame_equal
 
 from detoklens.errors import MissingError, RangeError
 from detoklens.measures.positions import position_curves
-from detoklens.questions.answer import Store, read_answer
 from detoklens.questions.base import Question
 from detoklens.questions.positions.question import POSITIONS, OverVocabulary, Positions
 from detoklens.questions.shape import Shape
+from detoklens.questions.store import Store, read_answer
 from detoklens.questions.study import Study, study
 from detoklens.questions.variance import Variance
 from detoklens.scores.layer import Layer

@@ -215,7 +215,7 @@ def written(tmp_path):
 
 
 def test_an_answer_is_read_again(written):
-    from detoklens.questions.answer import read_answer
+    from detoklens.questions.store import read_answer
 
     again, before = read_answer(written), dl.study("demo").ask(dl.Partners(["ion"], top=2))
     assert again == before

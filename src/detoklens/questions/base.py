@@ -224,7 +224,7 @@ class Question(Checked):
 
     def views(self, tables: Frames) -> Sequence[View]:
         """The tables that a terminal shows: the first one by default."""
-        return [self.view(tables, self.schemas(tables)[0].name)]
+        return [self.view(tables, next(schema.name for schema in self.tables if schema.name in tables))]
 
     def page_views(self, tables: Frames) -> Sequence[View]:
         """The tables that a report page shows; it truncates long ones."""

@@ -128,28 +128,24 @@ def choices_of(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
-def check_settings(owner: Any) -> None:
-    """Refuse values of a wrong type or size; lists become tuples, so that a question is immutable."""
-    for setting in settings_of(type(owner)):
-        name, value = setting.name, getattr(owner, setting.name)
-        try:
-            found = _converted(setting.kind, value)
-        except TypeError as error:
-            accepted = " or ".join(dict.fromkeys(map(_described, choices_of(setting.kind))))
-            given = repr(value).replace("\n", " ")
-            given = given if len(given) <= LONGEST_SHOWN else f"{given[:LONGEST_SHOWN]}…"
-            raise RangeError(f"{type(owner).__name__}({name}={given}): {name} is {accepted}") from error
-        least = setting.least
-        if least is not None and found is not None and found < least:
-            raise RangeError(f"{type(owner).__name__}({name}={found}): at least {least:g} is needed")
-        object.__setattr__(owner, name, found)
-
-
 class Checked:
-    """Checks the parameters of a dataclass when it is made."""
+    """A dataclass that checks its parameters when it is made."""
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        """Refuse values of a wrong type or size; lists become tuples, so that a question is immutable."""
+        for setting in settings_of(type(self)):
+            name, value = setting.name, getattr(self, setting.name)
+            try:
+                found = _converted(setting.kind, value)
+            except TypeError as error:
+                accepted = " or ".join(dict.fromkeys(map(_described, choices_of(setting.kind))))
+                given = repr(value).replace("\n", " ")
+                given = given if len(given) <= LONGEST_SHOWN else f"{given[:LONGEST_SHOWN]}…"
+                raise RangeError(f"{type(self).__name__}({name}={given}): {name} is {accepted}") from error
+            least = setting.least
+            if least is not None and found is not None and found < least:
+                raise RangeError(f"{type(self).__name__}({name}={found}): at least {least:g} is needed")
+            object.__setattr__(self, name, found)
 
 
 def _converted(kind: Any, value: Any) -> Any:

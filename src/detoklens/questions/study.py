@@ -20,10 +20,11 @@ from detoklens.loading import expand_revisions, load
 from detoklens.measures.documents import digest
 from detoklens.parallel import Runner, available_cores
 from detoklens.progress import Watching, shown_steps, unwatched
-from detoklens.questions.answer import Answer, Comparison, Store, side_by_side
+from detoklens.questions.answer import Answer, Comparison, side_by_side
 from detoklens.questions.base import Question
 from detoklens.questions.catalogue import QUESTIONS
 from detoklens.questions.parameters import Checked, Parameter, settings_of, to_cli_args
+from detoklens.questions.store import Store
 from detoklens.questions.texts import Texts, find_beginning, read_documents, texts_or_files
 from detoklens.scores.layer import Layer
 from detoklens.tables.files import Provenance

@@ -22,7 +22,7 @@ from detoklens.figures.save import file_content, for_page
 from detoklens.figures.spec import FigureSpec
 from detoklens.figures.theme import is_empty
 from detoklens.progress import Watcher, unwatched
-from detoklens.questions.answer import labelled
+from detoklens.questions.store import labelled
 from detoklens.report.page import Picture
 from detoklens.version import __version__
 from detoklens.writing import make_folder, write_whole

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from detoklens.errors import MissingError, OutputError, RangeError, TokenError
 from detoklens.measures.documents import digest
 from detoklens.progress import Listener, Step, Watcher
-from detoklens.questions.answer import Store, labelled
 from detoklens.questions.base import ReportEntry
 from detoklens.questions.catalogue import QUESTIONS
 from detoklens.questions.layers.question import Layers
+from detoklens.questions.store import Store, labelled
 from detoklens.tables.files import NOTE, DamagedTableError, note_recomputed, read_stored
 from detoklens.version import __version__
 from detoklens.wording import sentence
