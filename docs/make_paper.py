@@ -17,7 +17,7 @@ from detoklens.questions.auroc.question import Auroc
 from detoklens.questions.contributions import Contributions
 from detoklens.questions.frequency import Frequency
 from detoklens.questions.heatmap import Heatmap
-from detoklens.questions.paper.compute import CLAIMS, interval, judged, shown, span
+from detoklens.questions.paper.claims import CLAIMS, interval, judged, shown, span
 from detoklens.questions.partners import Partners
 from detoklens.questions.positions.question import Positions
 from detoklens.questions.shape import Shape

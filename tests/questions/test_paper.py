@@ -11,18 +11,18 @@ import pytest
 
 from detoklens.loading import load
 from detoklens.questions.catalogue import QUESTIONS
-from detoklens.questions.paper import compute
-from detoklens.questions.paper.compute import (
+from detoklens.questions.paper import evidence
+from detoklens.questions.paper.claims import (
     AUTHORS_AUROC,
-    AUTHORS_SAMPLE,
     CLAIMS,
-    PAPER_TABLE,
-    Evidence,
-    Finding,
+    _like_alibi,
+    _suppressed,
+    _terms_add_up,
     judged,
     of_heads,
     of_number,
 )
+from detoklens.questions.paper.evidence import AUTHORS_SAMPLE, PAPER_TABLE, Evidence, Finding
 from detoklens.questions.paper.question import Paper
 from detoklens.questions.study import Study, study
 from tests.layers import as_layer, random_first_layer, random_layer
@@ -89,7 +89,7 @@ def test_numbers_of_the_authors_files_say_so_in_the_terminal():
 
 def test_paper_ranks_on_a_model_with_gpt2s_vocabulary(whisper_folder):
     layer = load(whisper_folder)
-    found = compute.paper_ranks(layer)
+    found = evidence.paper_ranks(layer)
     absent = found["head"] >= layer.n_heads
     assert (found["rank"].is_null() == absent).all()
     first = found.row(0, named=True)
@@ -128,7 +128,7 @@ def test_what_can_not_be_judged_says_why():
     assert all(each["why"] for each in found.values() if each["verdict"] == "not applicable")
     assert row(found, "several heads' Tᵉ")["why"] == "it needs corpus counts: pass --counts"
     assert row(found, "ee, p and pp contribute")["why"] == "it needs text: pass --text"
-    assert row(found, "Spearman of Tᵉ with frequency in L0H7")["why"] == compute.ABOUT_GPT2
+    assert row(found, "Spearman of Tᵉ with frequency in L0H7")["why"] == evidence.ABOUT_GPT2
     assert row(found, "variance of the token norms")["found"], "a number of GPT-2 small is still shown"
 
 
@@ -156,7 +156,7 @@ def test_the_folded_layers_output_is_the_textbooks():
 def test_terms_that_do_not_add_up_differ(monkeypatch):
     layer = random_layer(n_positions=20)
     monkeypatch.setattr(type(layer.terms([1, 2])), "attention", lambda self: self.attention_without("ee"))
-    assert compute._terms_add_up(Evidence(Study(layer))).agrees is False
+    assert _terms_add_up(Evidence(Study(layer))).agrees is False
 
 
 def test_planted_lines_waves_and_ends_are_found():
@@ -193,7 +193,7 @@ def test_shares_of_heads(which, share, agrees, why):
 def test_numbers_agree_within_their_tolerance():
     assert of_number(0.194, 0.19, 0.005).agrees
     assert not of_number(0.196, 0.19, 0.005).agrees
-    with pytest.raises(compute.Inapplicable):
+    with pytest.raises(evidence.Inapplicable):
         of_number(np.nan, 0.19, 0.005)
 
 
@@ -224,20 +224,20 @@ def test_an_undefined_number_is_inapplicable(monkeypatch):
 def test_a_line_like_alibis_is_told_from_a_steep_one(monkeypatch):
     slopes = pl.DataFrame({"alibi_slope": [0.01, 0.5, -0.01], "monotone": [1.0, 1.0, -1.0]})
     monkeypatch.setattr(Evidence, "shape_from", lambda _e, _place: slopes)
-    found = compute._like_alibi(Evidence(Study(random_layer())))
+    found = _like_alibi(Evidence(Study(random_layer())))
     assert (found.found, found.agrees) == ("1 of 3 heads", False)
 
 
 def test_the_wave_is_judged_from_the_last_position_that_sees_it(monkeypatch):
     shape = pl.DataFrame({"query_position": [12, 125, 125, 250], "wave_effect": [0.5, 0.02, 0.08, None]})
     monkeypatch.setattr(Evidence, "ask", lambda _e, _question: {"shape": shape})
-    found = compute._suppressed(Evidence(Study(random_layer(n_heads=2))))
+    found = _suppressed(Evidence(Study(random_layer(n_heads=2))))
     assert (found.found, found.agrees, found.why) == ("0.02 to 0.08", True, "from position 125, 2 of 2 heads")
 
 
 def test_gpt2_is_known_by_its_sizes_and_words(spelled):
-    assert not compute.is_gpt2_small(spelled.layer)
-    assert not compute.is_gpt2_small(load("demo"))
+    assert not evidence.is_gpt2_small(spelled.layer)
+    assert not evidence.is_gpt2_small(load("demo"))
 
 
 @pytest.mark.usefixtures("shared_answers")

@@ -11,8 +11,9 @@ import polars as pl
 import pytest
 
 from detoklens.questions.auroc.question import Auroc
-from detoklens.questions.paper import compute
-from detoklens.questions.paper.compute import CLAIMS, Evidence, judged
+from detoklens.questions.paper import claims
+from detoklens.questions.paper.claims import CLAIMS, judged
+from detoklens.questions.paper.evidence import Evidence, is_gpt2_small
 from detoklens.questions.shape import Shape
 from detoklens.questions.study import Study, study
 from detoklens.questions.texts import Texts
@@ -120,9 +121,9 @@ def test_every_claim_about_gpt2s_tokens_is_judged(
     lines = [" sapiens Aliens sapiens Michael Jackson and the others were there", " Peter Jackson saw the Sapiens"] * 2
     texts = Texts(given=(" ".join(lines * 50), " ".join(lines[::-1] * 50)))
     few = [layer.token_id(text) for text in ("iens", " Jackson", " the", " others")]
-    monkeypatch.setattr(compute, "Auroc", partial(Auroc, tokens=few, controls=False))
+    monkeypatch.setattr(claims, "Auroc", partial(Auroc, tokens=few, controls=False))
     counts = counts_of(layer, lines)
-    assert compute.is_gpt2_small(layer)
+    assert is_gpt2_small(layer)
     asked = [claim for claim in CLAIMS if claim.only.startswith("gpt2") and claim.tokens == "directions"]
     found = judged(Study(layer, counts, texts), asked)
     unjudged = found.filter(verdict="not applicable")

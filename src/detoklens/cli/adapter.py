@@ -12,7 +12,6 @@ import typer
 from detoklens.cli.completion import completion_of
 from detoklens.cli.output import Output, say, show_answer
 from detoklens.demo import NAME as DEMO
-from detoklens.figures.spec import chosen_spec
 from detoklens.loading import load
 from detoklens.questions.base import Question
 from detoklens.questions.options import OnText
@@ -107,8 +106,6 @@ def question_command(question: type[Question]) -> Callable[..., None]:
     def run(*options: Any) -> None:
         given = dict(zip(owners, options, strict=True))
         asked, output, corpus, texts = given[question], given[Output], given.get(Corpus), given.get(Texts)
-        if output.figure is not None:
-            chosen_spec(asked.specs(), output.figure_name, asked.name())
         if corpus is not None and corpus.counts is not None and not asked.depends_on("counts"):
             say("--counts is ignored with these options")
         if texts is not None and texts.text and not asked.depends_on("text"):

@@ -12,10 +12,11 @@ import typer
 
 from detoklens import demo
 from detoklens.cli.adapter import Cluster, Corpus, SeedOptions, command_of
-from detoklens.cli.output import Width, chosen_width, say
+from detoklens.cli.output import Width, say
 from detoklens.cli.progress import step_list
 from detoklens.engines import open_engine
 from detoklens.errors import CountsError, DetokLensError, printable
+from detoklens.figures.theme import inches
 from detoklens.loading import expand_revisions, load
 from detoklens.progress import Listener
 from detoklens.questions.parameters import Parameter
@@ -55,7 +56,7 @@ def compare(options: Compare, corpus: Corpus, texts: Texts, seed: SeedOptions, w
     Example: detoklens compare EleutherAI/pythia-70m@step1000..step143000:8 --counts hf:someone/pile-counts
     """
     refuse_foreign(options.out, KIND)
-    width = chosen_width(options.figure_width)
+    inches(options.figure_width)  # refused before any work
     named = labelled_models(list(options.models) or [*demo.snapshots(), demo.NAME])
     checkpoints = [
         Checkpoint(label, model, corpus.counts, texts, seed.seed, options.out.absolute())
@@ -70,7 +71,7 @@ def compare(options: Compare, corpus: Corpus, texts: Texts, seed: SeedOptions, w
                 for done, _ in enumerate(engine.run(ask_checkpoint, checkpoints), 1):
                     watch(done, len(checkpoints))
         with open_engine(workers=work.workers if work.engine == "local" else None) as engine:
-            page = make_comparison(studies, options.out, width, listener, engine)
+            page = make_comparison(studies, options.out, options.figure_width, listener, engine)
     typer.echo(page)
 
 

@@ -18,7 +18,7 @@ import typer
 from detoklens.errors import OutputError, one_line
 from detoklens.figures.save import is_ours, save
 from detoklens.figures.spec import chosen_spec
-from detoklens.figures.theme import WIDTHS, inches
+from detoklens.figures.theme import inches
 from detoklens.questions.answer import Answer, Comparison
 from detoklens.questions.parameters import Parameter
 from detoklens.tables.files import csv_bytes, parquet_bytes
@@ -68,7 +68,7 @@ class Output(Printed):
             raise OutputError(
                 f"{self.figure}: a figure is {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}; choose one of these endings"
             )
-        chosen_width(self.width)
+        inches(self.width)
         try:
             foreign = not self.force and self.figure.exists() and not is_ours(self.figure)
         except OSError as error:
@@ -85,7 +85,7 @@ def show_answer(answer: Answer, output: Output) -> None:
     table = named or next(iter(answer.tables))
     if output.figure is not None:
         spec = chosen_spec([*answer.figures.values()], output.figure_name, answer.question.name())
-        figure = answer.figure(spec.name, width=chosen_width(output.width))
+        figure = answer.figure(spec.name, width=output.width)
         save(figure, output.figure, title=spec.title, description=spec.caption)
         say(f"drew {output.figure}")
     for note in answer.notes:
@@ -141,12 +141,6 @@ def _print_bytes(content: bytes | memoryview) -> None:
         sys.stdout.buffer.write(content)
     else:
         sys.stdout.write(bytes(content).decode())
-
-
-def chosen_width(text: str) -> str | float:
-    """`column`, `page`, or a number of inches; an error for anything else."""
-    inches(text)
-    return text if text in WIDTHS else float(text)
 
 
 def say(message: str) -> None:

@@ -10,12 +10,13 @@ from typing import Annotated
 import typer
 
 from detoklens.cli.adapter import AnalysedModel, Corpus, SeedOptions, command_of, open_study
-from detoklens.cli.output import Width, chosen_width
+from detoklens.cli.output import Width
 from detoklens.cli.progress import shown_progress, step_list
 from detoklens.corpus.count import CountingOptions, count_corpus
 from detoklens.corpus.records import ReadingOptions
 from detoklens.engines import open_engine
 from detoklens.errors import DetokLensError
+from detoklens.figures.theme import inches
 from detoklens.questions.parameters import Heads, Parameter
 from detoklens.questions.study import Study, Work, fitting_counts
 from detoklens.questions.texts import Texts
@@ -50,7 +51,7 @@ def report(model: AnalysedModel, options: Report, corpus: Corpus, texts: Texts, 
     Example: detoklens report gpt2 --counts counts --text 'openwebtext/*.parquet' --out gpt2-report
     """
     refuse_foreign(options.out, KIND)
-    width = chosen_width(options.figure_width)
+    inches(options.figure_width)  # refused before any work
     if corpus.counts is not None and options.corpus:
         raise DetokLensError("--counts and --corpus can't be combined; pass one of them")
     study = open_study(model, corpus, texts, seed, work)
@@ -66,7 +67,9 @@ def report(model: AnalysedModel, options: Report, corpus: Corpus, texts: Texts, 
             counts = fitting_counts(folder, study.layer)
             study = Study(study.layer, counts, study.texts, study.seed, study.work, study.model_words)
         with step_list() as listener:
-            page = make_report(study, options.out, width, options.heads, listener, options.layers, engine)
+            page = make_report(
+                study, options.out, options.figure_width, options.heads, listener, options.layers, engine
+            )
     typer.echo(page)
 
 

@@ -10,7 +10,8 @@ import polars as pl
 
 from detoklens.parallel import Runner
 from detoklens.questions.base import ByLabel, Frames, Question, View
-from detoklens.questions.paper.compute import CLAIMS, PAPER_CLAIMS, PAPER_RANKS, Outcome, judged, paper_ranks
+from detoklens.questions.paper.claims import CLAIMS, PAPER_CLAIMS, Outcome, judged
+from detoklens.questions.paper.evidence import PAPER_RANKS, paper_ranks
 from detoklens.questions.study import Study
 from detoklens.wording import listed, plural
 
