@@ -26,7 +26,7 @@ CODE = re.compile(r"```.*?```|`[^`\n]+`|^(?: {4}[^\n]*\n)+", re.DOTALL | re.MULT
 COMMAND = re.compile(r"detoklens [a-z]+(?: [^`\n#|]+)?")
 ELSEWHERE = re.compile(
     r"detoklens as dl|Skylion007|whisper|stories15M|MiniLM|--layer 1|count texts|/shared/|ray|COUNTS|pythia|INPUT|DIR\b|"
-    r"explore|c-bad|gemma3|…|\[|NAME|\.\.\.|--engine|\\$|FILE|SIZE|--by rank"
+    r"explore|c-bad|gemma3|qwen\.gguf|…|\[|NAME|\.\.\.|--engine|\\$|FILE|SIZE|--by rank"
 )
 
 AT_HAND = {

@@ -170,6 +170,30 @@ def test_the_files_are_those_of_counting_the_text(
     assert folder_bytes(tmp_path / "out").keys() == {"bigrams.parquet", "tokens.parquet", "manifest.json"}
 
 
+@settings(max_examples=12)
+@given(texts=st.lists(st.sampled_from(TEXTS) | st.text("then di\n", max_size=30), min_size=1, max_size=8))
+def test_any_texts_are_counted_alike_in_every_format(texts: list[str]) -> None:
+    documents = [VOCABULARY.encode(text) for text in texts]
+    if max(map(len, documents)) < 2:
+        return
+    with tempfile.TemporaryDirectory() as name, open_engine("local", 1) as engine:
+        folder = Path(name)
+        counted = count_corpus(
+            [write_jsonl(folder / "t.jsonl", texts)], VOCABULARY, folder / "counts", CountingOptions(), engine
+        )
+        for write in FORMATS:
+            (part := folder / write.__name__).mkdir()
+            source, options = write(part, documents)
+            imported(source, part / "out", options)
+            for file in ("bigrams.parquet", "tokens.parquet"):
+                assert (part / "out" / file).read_bytes() == (folder / "counts" / file).read_bytes(), write.__name__
+        _, bigrams = as_counters(counted)
+        suffixes, prefixes = zip(*bigrams, strict=True)
+        write_table(folder / "table.parquet", id0=list(prefixes), id1=list(suffixes), count=list(bigrams.values()))
+        imported(folder / "table.parquet", folder / "of-table", ImportOptions())
+        assert (folder / "of-table/bigrams.parquet").read_bytes() == (folder / "counts/bigrams.parquet").read_bytes()
+
+
 @pytest.mark.parametrize(("engine", "workers"), [("local", 2), ("ray", 2)])
 def test_engines_and_workers_change_no_byte(
     engine: str, workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -13,7 +13,7 @@ from detoklens.loading import load
 from detoklens.measures.chance import ALPHA
 from detoklens.measures.frequency import self_assertion
 from detoklens.questions.base import Verdict
-from detoklens.questions.frequency import Frequency, _preference
+from detoklens.questions.frequency import UNTRAINED, Frequency, _preference
 from detoklens.questions.study import Study
 from tests.layers import as_layer, random_first_layer, random_layer
 from tests.questions.faces import check_faces, shown_columns
@@ -224,3 +224,10 @@ def test_without_layernorm_it_is_the_bias_times_the_key():
         np.testing.assert_allclose(rows["score_without_norm"], plain, rtol=1e-4, atol=1e-5)
         expected = spearmanr(plain, counts.tokens).statistic
         assert found["frequency_by_head"]["spearman_without_norm"][head] == pytest.approx(expected, abs=1e-3)
+
+
+def test_the_untrained_tokens_are_counted_in_their_title() -> None:
+    found = pl.DataFrame({"token_id": [3, 5, 8], "token": ["a", "b", "c"], "trained": [False, False, True]})
+    untrained = UNTRAINED.conform(found.with_columns(norm=1.0, count=pl.lit(None, pl.Int64)))
+    title = Frequency().view({"untrained": untrained}, "untrained").title
+    assert title == "2 tokens that training barely changed, and 1 that no text contains"

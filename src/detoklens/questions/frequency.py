@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -25,7 +25,7 @@ from detoklens.measures.frequency import (
 )
 from detoklens.measures.words import token_texts
 from detoklens.parallel import Runner
-from detoklens.questions.base import ByLabel, Frames, Verdict
+from detoklens.questions.base import ByLabel, Frames, Verdict, View
 from detoklens.questions.options import AtOffset, SplitOff
 from detoklens.questions.parameters import Heads, Parameter, Scale
 from detoklens.questions.study import Study
@@ -261,6 +261,15 @@ class Frequency(AtOffset):
             "variance_to_covariance": variance.mean() / covariance if covariance else None,
         }
         return EMBEDDING_VARIANCE.frame({name: [value] for name, value in row.items()})
+
+    def view(self, tables: Frames, name: str) -> View:
+        """The untrained tokens with their number as a title."""
+        found = super().view(tables, name)
+        if name != UNTRAINED.name:
+            return found
+        untrained = found.frame.filter(~pl.col("trained"))
+        others = f"{len(found.frame) - len(untrained):,} that no text contains"
+        return replace(found, title=f"{plural(len(untrained), 'token')} that training barely changed, and {others}")
 
     def verdict(self, tables: Frames) -> Verdict:
         """Whether at least one head prefers rare or frequent tokens more than random query biases do."""
