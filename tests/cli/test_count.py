@@ -12,7 +12,7 @@ import pytest
 from detoklens import demo
 from detoklens.cli.progress import describe
 from detoklens.corpus.count import Progress
-from detoklens.corpus.records import Tally
+from detoklens.corpus.reading import Tally
 from detoklens.tokens import Vocabulary
 from tests.command_line import call, refuse, run
 from tests.corpus.conftest import byte_level_vocabulary

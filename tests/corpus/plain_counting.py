@@ -13,8 +13,7 @@ from detoklens.corpus.counts import Counts
 from detoklens.corpus.documents import cut_into_shards
 from detoklens.corpus.inputs import find_inputs
 from detoklens.corpus.manifest import json_text
-from detoklens.corpus.reading import read_texts, where
-from detoklens.corpus.records import ReadingOptions, Tally
+from detoklens.corpus.reading import ReadingOptions, Tally, read_texts, where
 from detoklens.tokens import Vocabulary
 
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from detoklens.corpus.pairs import PairCounter, Run, Spills
-from detoklens.corpus.records import Tally
+from detoklens.corpus.reading import Tally
 from detoklens.corpus.tasks import CountTask
 
 BEFORE, INSIDE, AFTER = "before finish", "inside finish", "after finish"

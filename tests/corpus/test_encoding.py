@@ -15,7 +15,7 @@ from detoklens.corpus import documents, encoding
 from detoklens.corpus.count import CountingOptions, Progress, count_corpus
 from detoklens.corpus.encoding import Encoded, GigatokenEncoder, TokenizersEncoder, choose_library
 from detoklens.corpus.inputs import find_inputs
-from detoklens.corpus.records import ReadingOptions
+from detoklens.corpus.reading import ReadingOptions
 from detoklens.engines import open_engine
 from detoklens.errors import TokenError
 from detoklens.tokens import Vocabulary

@@ -13,9 +13,9 @@ from detoklens.corpus.count import CountingOptions, count_corpus
 from detoklens.corpus.counts import Counts
 from detoklens.corpus.documents import Shard
 from detoklens.corpus.encoding import choose_library
+from detoklens.corpus.inputs import describe
 from detoklens.corpus.pairs import Spills, add_parts, read_runs
-from detoklens.corpus.reading import Piece
-from detoklens.corpus.records import ReadingOptions
+from detoklens.corpus.reading import Piece, ReadingOptions
 from detoklens.corpus.tasks import CountTask
 from detoklens.engines import open_engine
 from detoklens.tokens import Vocabulary
@@ -74,7 +74,7 @@ def test_any_documents_give_the_counts_of_a_counter(
 
     def count(folder: Path, texts: list[str], batch: int, memory: int) -> Path:
         source = write_jsonl(folder / "texts.jsonl", texts)
-        shard = Shard(0, (Piece(str(source), str(source), ".jsonl"),), 0)
+        shard = Shard(0, (Piece(describe(str(source), str(source))),), 0)
         target = folder / "part.arrow"
         CountTask(shard, target, size, memory, path, library, False, ReadingOptions(), batch).run()
         return target
@@ -135,7 +135,7 @@ def test_memory_too_small_for_all_pairs_changes_nothing(
     put_away: list[int] = []
     put = Spills.put_away
     monkeypatch.setattr(Spills, "put_away", lambda self, run: (put_away.append(len(run.keys)), put(self, run))[1])
-    shard = Shard(0, (Piece(str(source), str(source), ".jsonl"),), 0)
+    shard = Shard(0, (Piece(describe(str(source), str(source))),), 0)
     target = tmp_path / "part.arrow"
     CountTask(shard, target, 300, 40_000, path, "tokenizers", False, ReadingOptions(), 2_000).run()
     assert len(put_away) > 3

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from detoklens.corpus.memory import default_memory, parse_size, share_of
+from detoklens.cli.adapter import parse_size
+from detoklens.corpus.documents import default_memory, share_of
 from detoklens.errors import DetokLensError
 from detoklens.parallel import machine_memory
 
@@ -30,5 +31,5 @@ def test_the_default_is_a_quarter_of_the_machine() -> None:
 
 def test_workers_share_the_memory() -> None:
     assert share_of(1 << 30, 4) == 1 << 28
-    with pytest.raises(DetokLensError, match="100 MB for 16 workers is 6 MB each; 32 MB are needed"):
+    with pytest.raises(DetokLensError, match="100 MB for 16 workers is 6 MB each, but a worker needs 32 MB"):
         share_of(100 << 20, 16)

@@ -17,7 +17,7 @@ from detoklens.corpus.counts import Counts
 from detoklens.corpus.encoding import Encoded, GigatokenEncoder
 from detoklens.corpus.output import open_output
 from detoklens.corpus.pairs import add_parts
-from detoklens.corpus.records import ReadingOptions
+from detoklens.corpus.reading import ReadingOptions
 from detoklens.engines import open_engine
 from detoklens.errors import CorpusError, CountsError, OutputError, TokenError
 from detoklens.tokens import Vocabulary
@@ -323,7 +323,7 @@ def _write_too_much(path: str) -> None:
     import numpy as np
 
     from detoklens.corpus.pairs import Run, write_part
-    from detoklens.corpus.records import Tally
+    from detoklens.corpus.reading import Tally
 
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))

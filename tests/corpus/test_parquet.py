@@ -11,7 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from detoklens.corpus.documents import read_documents
-from detoklens.corpus.parquet import ROWS, BrokenHeader, TextColumn, largest_page
+from detoklens.corpus.inputs import describe
+from detoklens.corpus.parquet import BrokenHeader, largest_page
+from detoklens.corpus.reading import ROWS, TextColumn
 from detoklens.errors import CorpusError
 
 MB = 1 << 20
@@ -38,14 +40,15 @@ PEAK = """
 import re, sys
 from pathlib import Path
 import pyarrow.parquet
-from detoklens.corpus.parquet import TextColumn
+from detoklens.corpus.inputs import describe
+from detoklens.corpus.reading import TextColumn
 
 def peak():  # kB; what getrusage says begins with the peak of the process that started this one
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 
-path, longest = sys.argv[1], int(sys.argv[2])
+path, longest = describe(sys.argv[1], sys.argv[1]), int(sys.argv[2])
 before = peak()
-print(sum(len(text) for text in TextColumn(path, path, "text").values(0, 1, longest)))
+print(sum(len(text) for text in TextColumn(path, "text").values(0, 1, longest)))
 print((peak() - before) >> 10)
 """
 
@@ -66,8 +69,8 @@ def test_rows_that_share_one_long_text_are_read_one_by_one(encoding: str, tmp_pa
 def test_a_page_that_does_not_fit_is_refused(encoding: str, tmp_path: Path) -> None:
     path = str(write(tmp_path / "t.parquet", [TEXT] * 64, encoding, compression="zstd"))
     with pytest.raises(CorpusError, match=r"t\.parquet: has pages of 256 MB, too large for the memory limit"):
-        next(TextColumn(path, path, "text").values(0, 1, 5 * MB))
-    assert next(TextColumn(path, path, "text").values(0, 1, 65 * MB)) == TEXT.encode()
+        next(TextColumn(describe(path, path), "text").values(0, 1, 5 * MB))
+    assert next(TextColumn(describe(path, path), "text").values(0, 1, 65 * MB)) == TEXT.encode()
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
@@ -96,7 +99,7 @@ def test_ordinary_files_are_read_many_rows_at_a_time(tmp_path: Path, monkeypatch
     texts = [f"the sand {number} " * 50 for number in range(3000)]
     for encoding in ENCODINGS:
         path = str(write(tmp_path / "t.parquet", texts, encoding, row_group_size=2000))
-        assert list(TextColumn(path, path, "text").values(0, 2, 64 * MB)) == [text.encode() for text in texts]
+        assert list(TextColumn(describe(path, path), "text").values(0, 2, 64 * MB)) == [text.encode() for text in texts]
     asked = [rows for rows in asked if rows != 1]  # nothing is read by one that asks for one row
     assert len(asked) == 8
     assert min(asked) > ROWS // 2

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from detoklens.corpus import pairs as parts
 from detoklens.corpus.pairs import Run, add_parts, write_part
-from detoklens.corpus.records import Tally
+from detoklens.corpus.reading import Tally
 from detoklens.errors import CountsError
 
 PAIRS = st.dictionaries(st.integers(0, 60) | st.integers(0, 2**32 - 1), st.integers(1, 2**40), max_size=40)

@@ -12,7 +12,7 @@ import zstandard
 from detoklens.corpus import documents, reading
 from detoklens.corpus.documents import read_documents
 from detoklens.corpus.inputs import find_inputs
-from detoklens.corpus.records import ReadingOptions, Tally
+from detoklens.corpus.reading import ReadingOptions, Tally
 from detoklens.errors import CorpusError
 from tests.corpus.plain_counting import located_texts
 
@@ -187,7 +187,7 @@ def test_nothing_that_stands_before_a_break_is_lost(
         assert kept == many
     cut = documents.cut_into_shards(find_inputs([path, whole]), SKIPPING, limit_documents=len(kept) + 1)
     pieces = [piece for shard in cut for piece in shard.pieces]
-    assert [piece.name for piece in pieces] == [str(path), str(whole)], "a broken file must not use up the limit"
+    assert [piece.file.name for piece in pieces] == [str(path), str(whole)], "a broken file must not use up the limit"
 
 
 @pytest.mark.parametrize("name", ["t.jsonl.gz", "t.jsonl.zst", "t.txt.gz"])

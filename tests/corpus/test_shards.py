@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from detoklens.corpus import documents
 from detoklens.corpus.documents import Shard, cut_into_shards
 from detoklens.corpus.inputs import find_inputs
-from detoklens.corpus.reading import read_texts
-from detoklens.corpus.records import ReadingOptions, Tally
+from detoklens.corpus.reading import ReadingOptions, Tally, read_texts
 from tests.corpus.plain_counting import write_jsonl
 
 READING = ReadingOptions(document_per_line=True)

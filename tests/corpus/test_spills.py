@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from detoklens.corpus import pairs as spills
 from detoklens.corpus.documents import Shard
+from detoklens.corpus.inputs import describe
 from detoklens.corpus.pairs import Run, Spills, add_parts, read_runs, write_part
-from detoklens.corpus.reading import Piece
-from detoklens.corpus.records import ReadingOptions, Tally
+from detoklens.corpus.reading import Piece, ReadingOptions, Tally
 from detoklens.corpus.tasks import CountTask
 from detoklens.errors import OutputError
 from detoklens.tokens import Vocabulary
@@ -38,7 +38,7 @@ def tokenizers(small_vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFa
 def counted(folder: Path, pieces: list[list[str]], tokenizer: Path, size: int, batch: int, memory: int) -> Path:
     """The part of a shard of one file for each piece."""
     files = [str(write_jsonl(folder / f"{number}.jsonl", texts)) for number, texts in enumerate(pieces)]
-    shard = Shard(0, tuple(Piece(file, file, ".jsonl") for file in files), 0)
+    shard = Shard(0, tuple(Piece(describe(file, file)) for file in files), 0)
     target = folder / "part.arrow"
     CountTask(shard, target, size, memory, tokenizer, "tokenizers", False, ReadingOptions(), batch).run()
     assert sorted(folder.glob("*.arrow*")) == [target]

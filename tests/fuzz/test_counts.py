@@ -14,7 +14,7 @@ from detoklens.corpus import count, documents
 from detoklens.corpus import output as artefact
 from detoklens.corpus.count import count_corpus
 from detoklens.corpus.counts import Counts
-from detoklens.corpus.records import Tally
+from detoklens.corpus.reading import Tally
 from detoklens.corpus.tasks import CountTask, MergeTask, Task, perform
 from detoklens.engines import open_engine
 from detoklens.errors import DetokLensError

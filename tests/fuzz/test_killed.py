@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from detoklens.corpus import documents, memory
+from detoklens.corpus import documents
 from detoklens.corpus.count import CountingOptions, count_corpus
 from detoklens.engines import open_engine
 from detoklens.tokens import Vocabulary
@@ -31,7 +31,7 @@ MEMORIES = [20_000, 100_000, 200_000, 400_000, 1_000_000]
 # kills find the run in its counting, merging and writing. It says when its libraries are loaded and the work begins.
 SCRIPT = """
 import sys, time
-from detoklens.corpus import count, memory, documents
+from detoklens.corpus import count, documents
 from detoklens.engines import open_engine
 from detoklens.loading import load_vocabulary
 
@@ -42,7 +42,7 @@ def unhurried(rows):
 
 if __name__ == "__main__":
     documents.SMALLEST = 4096
-    memory.SMALLEST_SHARE = 1
+    documents.SMALLEST_SHARE = 1
     add_parts = count.add_parts
     count.add_parts = lambda paths: (lambda runs, *sums: (unhurried(runs), *sums))(*add_parts(paths))
     source, tokenizer, out, workers, share = sys.argv[1:]
@@ -70,7 +70,7 @@ def test_the_memories_spill_at_every_stage(
     source: Path, vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(documents, "SMALLEST", 4096)
-    monkeypatch.setattr(memory, "SMALLEST_SHARE", 1)
+    monkeypatch.setattr(documents, "SMALLEST_SHARE", 1)
     contents = []
     with noted_stages() as seen, open_engine("local", 1) as engine:
         for share in MEMORIES:

@@ -11,11 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from detoklens.corpus import memory as memory_module
+from detoklens.corpus import documents
 from detoklens.corpus.documents import cut_into_shards, read_documents
 from detoklens.corpus.inputs import find_inputs
-from detoklens.corpus.reading import read_texts
-from detoklens.corpus.records import ReadingOptions, Tally
+from detoklens.corpus.reading import ReadingOptions, Tally, read_texts
 from detoklens.errors import CorpusError
 from tests.fuzz.budget import cases
 
@@ -126,8 +125,8 @@ def test_no_flipped_bit_of_a_page_with_a_checksum_is_believed(tmp_path: Path) ->
 
 def test_documents_for_a_question_have_the_bound_of_counting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A quarter of the memory, shared by as many workers as counting has: 2 MB where the whole quarter allows 64."""
-    monkeypatch.setattr(memory_module, "default_memory", lambda: 1 << 30)
-    monkeypatch.setattr(memory_module, "available_cores", lambda: 32)
+    monkeypatch.setattr(documents, "default_memory", lambda: 1 << 30)
+    monkeypatch.setattr(documents, "available_cores", lambda: 32)
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"text": ["short", "a" * (3 << 20)]}), path, use_dictionary=False)
     with pytest.raises(CorpusError, match=r"t\.parquet: has a document of more than 2 MB"):

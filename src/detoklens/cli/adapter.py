@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -12,6 +13,7 @@ import typer
 from detoklens.cli.completion import completion_of
 from detoklens.cli.output import Output, say, show_answer
 from detoklens.demo import NAME as DEMO
+from detoklens.errors import DetokLensError
 from detoklens.loading import load
 from detoklens.questions.base import Question
 from detoklens.questions.options import OnText
@@ -30,6 +32,23 @@ ADVANCED = "Advanced options"
 Memory = Annotated[
     str | None, Parameter("Memory limit for all workers together. Default: a quarter of RAM.", metavar="SIZE")
 ]
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+
+
+def parse_size(text: str, option: str) -> int:
+    """Return the bytes of `500MB`, `4 GiB`, `2g` or a plain number."""
+    match = SIZE.fullmatch(text.strip())
+    if match is None:
+        raise DetokLensError(f"{option} {text!r} is not a size; pass e.g. 500MB or 4GB")
+    number, unit, is_binary = match.groups()
+    base = UNITS[unit.lower()]
+    if is_binary:
+        base = 2 ** (10 * list(UNITS).index(unit.lower()))
+    size = int(float(number) * base)
+    if size < 1:
+        raise DetokLensError(f"{option} {text!r} is less than a byte; pass e.g. 500MB or 4GB")
+    return size
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from detoklens.cli.adapter import Cluster, Memory, command_of
+from detoklens.cli.adapter import Cluster, Memory, command_of, parse_size
 from detoklens.cli.output import Printed, print_table, say
 from detoklens.cli.progress import shown_progress
 from detoklens.corpus.count import CountingOptions, count_corpus
-from detoklens.corpus.memory import parse_size
-from detoklens.corpus.records import ReadingOptions
+from detoklens.corpus.reading import ReadingOptions
 from detoklens.demo import NAME as DEMO
 from detoklens.engines import open_engine
 from detoklens.loading import load_vocabulary

@@ -9,13 +9,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from detoklens.cli.adapter import Cluster, Memory, command_of
+from detoklens.cli.adapter import Cluster, Memory, command_of, parse_size
 from detoklens.cli.app import CONTEXT, Command
 from detoklens.cli.output import Printed, print_table, say
 from detoklens.cli.progress import shown_progress
 from detoklens.corpus.count import import_counts
 from detoklens.corpus.counts import Counts
-from detoklens.corpus.memory import parse_size
 from detoklens.engines import open_engine
 from detoklens.errors import TokenError
 from detoklens.loading import load_vocabulary

@@ -13,7 +13,7 @@ from detoklens.cli.adapter import AnalysedModel, Corpus, SeedOptions, command_of
 from detoklens.cli.output import Width
 from detoklens.cli.progress import shown_progress, step_list
 from detoklens.corpus.count import CountingOptions, count_corpus
-from detoklens.corpus.records import ReadingOptions
+from detoklens.corpus.reading import ReadingOptions
 from detoklens.engines import open_engine
 from detoklens.errors import DetokLensError
 from detoklens.figures.theme import inches

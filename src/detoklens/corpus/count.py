@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from detoklens.corpus.counts import Counts
-from detoklens.corpus.documents import Shard, cut_into_shards, group_pieces, sample_texts, shard_size
+from detoklens.corpus.documents import (
+    Shard,
+    cut_into_shards,
+    default_memory,
+    group_pieces,
+    sample_texts,
+    shard_size,
+    share_of,
+)
 from detoklens.corpus.encoding import COST, TOKENIZERS, choose_library
 from detoklens.corpus.inputs import InputFile, describe, find_inputs
 from detoklens.corpus.manifest import (
@@ -27,10 +35,9 @@ from detoklens.corpus.manifest import (
     file_hash,
     json_text,
 )
-from detoklens.corpus.memory import default_memory, longest_document, share_of
 from detoklens.corpus.output import OutputFolder, open_output, row_groups, write_bigrams, write_tokens
 from detoklens.corpus.pairs import WHEN_FULL, add_parts
-from detoklens.corpus.records import ReadingOptions, Tally
+from detoklens.corpus.reading import ReadingOptions, Tally, longest_document
 from detoklens.corpus.tasks import CountTask, ImportTask, MergeTask, MergeTree, Node, ShardTask, Task, perform
 from detoklens.corpus.token_files import ACCEPTED, PAIRS, RAW_TYPES, ImportOptions, pieces_of, recognize
 from detoklens.engines import Engine, open_engine
@@ -86,36 +93,40 @@ def count_corpus(
     `parse_special_tokens`. The files are the same byte for byte for any engine, number of workers, memory and batch.
     """
     options = options or CountingOptions()
+    reading, parse_special_tokens = options.reading, options.parse_special_tokens
     out = Path(os.path.abspath(out))
     files = find_inputs(inputs, apart_from=out)
-    what = {"limit_documents": options.limit_documents, "parse_special_tokens": options.parse_special_tokens}
-    plan = _plan(files, vocabulary, asdict(options.reading) | what, TOKENIZERS)
-
-    def count(run: CountingRun) -> None:
-        longest = longest_document(run.memory)
-        sample = sample_texts(run.shards, options.reading, longest)
-        library, reason, speed = choose_library(vocabulary, sample, options.parse_special_tokens)
-        if library == TOKENIZERS:
-            run.note_cost(reason, speed)
-        package = library.split(" ")[0]
-        run.plan |= {
-            "tokenized_with": library,
-            "not_gigatoken_because": reason,
-            "tokenizing_takes": COST if library == TOKENIZERS else None,
-            "versions": plan["versions"] | {package: version(package)},
-        }
-        task = partial(
-            CountTask,
-            tokenizer=run.output.tokenizer,
-            library=library,
-            parse_special_tokens=options.parse_special_tokens,
-            reading=options.reading,
-            batch=min(options.batch, longest),
-        )
-        run.complete(task)
-
-    cut = partial(cut_into_shards, files, options.reading, options.limit_documents)
-    return _run(count, out, plan, vocabulary, cut, options.memory, engine, watch)
+    what = {"limit_documents": options.limit_documents, "parse_special_tokens": parse_special_tokens}
+    plan = _plan(files, vocabulary, asdict(reading) | what, TOKENIZERS)
+    with open_output(out) as output, nullcontext(engine) if engine else open_engine() as running:
+        output.check_plan(plan)
+        if not output.is_complete:
+            memory = share_of(options.memory or default_memory(), running.workers)
+            shards, longest = cut_into_shards(files, reading, options.limit_documents), longest_document(memory)
+            run = CountingRun(output, vocabulary, shards, running, watch)
+            sample = sample_texts(shards, reading, longest)
+            library, reason, speed = choose_library(vocabulary, sample, parse_special_tokens)
+            if library == TOKENIZERS:
+                run.note_cost(reason, speed)
+            package = library.split(" ")[0]
+            plan |= {
+                "tokenized_with": library,
+                "not_gigatoken_because": reason,
+                "tokenizing_takes": COST if library == TOKENIZERS else None,
+                "versions": plan["versions"] | {package: version(package)},
+            }
+            task = partial(
+                CountTask,
+                vocabulary_size=vocabulary.size,
+                memory=memory,
+                tokenizer=output.tokenizer,
+                library=library,
+                parse_special_tokens=parse_special_tokens,
+                reading=reading,
+                batch=min(options.batch, longest),
+            )
+            run.complete(plan, task)
+    return Counts.open(out)
 
 
 def _plan(inputs: Iterable[InputFile], vocabulary: Vocabulary, options: dict[str, Any], *libraries: str) -> JsonObject:
@@ -210,40 +221,24 @@ def import_counts(
     }
     target = shard_size(sum(file.size for file in inputs))
     shards = list(group_pieces((piece for file in token_files for piece in pieces_of(file, target)), target))
-    return _run(lambda run: run.complete(ImportTask), out, plan, vocabulary, lambda: shards, memory, engine, watch)
-
-
-def _run(
-    count: Callable[[CountingRun], None],
-    out: Path,
-    plan: JsonObject,
-    vocabulary: Vocabulary,
-    cut: Callable[[], Sequence[Shard[Any]]],
-    memory: int | None,
-    engine: Engine | None,
-    watch: CountWatcher | None,
-) -> Counts:
-    """Count into a folder that no other process writes to, unless it holds these counts already."""
-    with open_output(out) as output:
+    with open_output(out) as output, nullcontext(engine) if engine else open_engine() as running:
         output.check_plan(plan)
         if not output.is_complete:
-            with nullcontext(engine) if engine else open_engine() as running:
-                share = share_of(memory or default_memory(), running.workers)
-                count(CountingRun(output, plan, vocabulary, cut(), running, share, watch or (lambda _: None)))
+            share = share_of(memory or default_memory(), running.workers)
+            task = partial(ImportTask, vocabulary_size=vocabulary.size, memory=share)
+            CountingRun(output, vocabulary, shards, running, watch).complete(plan, task)
     return Counts.open(out)
 
 
 @dataclass
 class CountingRun:
-    """One run: counts shards into parts, merges them, and writes the counts; `memory` is that of one worker."""
+    """One run: counts shards into parts, merges them, and writes the counts."""
 
     output: OutputFolder
-    plan: JsonObject
     vocabulary: Vocabulary
     shards: Sequence[Shard[Any]]
     engine: Engine
-    memory: int
-    watch: CountWatcher
+    watch: CountWatcher | None
 
     def __post_init__(self) -> None:
         self.progress = Progress(total_size=sum(shard.size for shard in self.shards))
@@ -257,10 +252,10 @@ class CountingRun:
             note += f" (here {speed / 1e6:.1f} MB/s on a core: {time} for this input)"
         self.progress.notes.append(note)
 
-    def complete(self, make_task: Callable[..., ShardTask]) -> None:
+    def complete(self, plan: JsonObject, make_task: Callable[..., ShardTask]) -> None:
         """Count what is missing and write the counts, the manifest last."""
-        self.output.check_plan(self.plan)
-        self.output.save_plan(self.plan, self.vocabulary.to_json())
+        self.output.check_plan(plan)
+        self.output.save_plan(plan, self.vocabulary.to_json())
         tree = MergeTree(len(self.shards), self.output.parts)
         self._make_parts(tree, make_task)
         runs, tokens, tally = add_parts(tree.top())
@@ -268,7 +263,7 @@ class CountingRun:
             self.output.forget_parts()
             raise CorpusError(f"the input has no tokens ({tally.documents} documents, all empty); nothing was written")
         self.progress.stage = "writing"
-        self.watch(self.progress)
+        self._report()
         folder = self.output.folder
         groups = row_groups(runs)
         if self.engine.workers > 1:
@@ -278,7 +273,7 @@ class CountingRun:
         write_tokens(folder / TOKENS, tokens, self.vocabulary.texts())
         totals = vars(tally) | {"bigrams": bigrams, "distinct_bigrams": distinct}
         files = {name: file_hash(folder / name) for name in (BIGRAMS, TOKENS)}
-        manifest = json_text(self.plan | {"totals": totals, "files": files})
+        manifest = json_text(plan | {"totals": totals, "files": files})
         write_whole(folder / MANIFEST, manifest.encode(), WHEN_FULL)
 
     def _make_parts(self, tree: MergeTree, make_task: Callable[..., ShardTask]) -> None:
@@ -289,21 +284,24 @@ class CountingRun:
             self.progress.notes.append(
                 f"resuming: {(total - left) / 1e6:,.1f} of {total / 1e6:,.1f} MB were counted before"
             )
-        self.watch(self.progress)
+        self._report()
 
         def task_of(node: Node) -> Task:
-            target, size = tree.path(node), self.vocabulary.size
             if node.level > 0:
-                return MergeTask(node, tuple(tree.children(node)), target, size)
-            return make_task(shard=self.shards[node.index], target=target, vocabulary_size=size, memory=self.memory)
+                return MergeTask(node, tuple(tree.children(node)), tree.path(node), self.vocabulary.size)
+            return make_task(shard=self.shards[node.index], target=tree.path(node))
 
         while tree.ready:  # again where the last shards were being counted when no merge was possible yet
             for task, tally in self.engine.run(perform, map(task_of, tree.take())):
                 if isinstance(task, ShardTask):
                     self.progress.finished += task.shard.size
                     self.progress.tally.add(tally)
-                    self.watch(self.progress)
+                    self._report()
                 tree.mark_done(task.node)
+
+    def _report(self) -> None:
+        if self.watch:
+            self.watch(self.progress)
 
 
 def prefetch(items: Iterable[Item], size: int) -> Iterator[Item]:

@@ -15,11 +15,17 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from detoklens.corpus.inputs import InputFile, find_inputs
-from detoklens.corpus.memory import default_share, longest_document
-from detoklens.corpus.parquet import TextColumn
-from detoklens.corpus.reading import Piece, count_records, read_texts
-from detoklens.corpus.records import ReadingOptions, Tally
-from detoklens.errors import RangeError
+from detoklens.corpus.reading import (
+    Piece,
+    ReadingOptions,
+    Tally,
+    TextColumn,
+    count_records,
+    longest_document,
+    read_texts,
+)
+from detoklens.errors import DetokLensError, RangeError
+from detoklens.parallel import available_cores, machine_memory
 
 Kept = TypeVar("Kept")
 AnyPiece = TypeVar("AnyPiece")
@@ -35,6 +41,26 @@ SAMPLED_SHARDS, SAMPLED_DOCUMENTS, SAMPLED_BYTES = 32, 128, 4 << 10
 """Texts for comparing tokenizer libraries: 128 documents from at most 32 shards, and 4 kB of each."""
 
 
+SMALLEST_SHARE = 32 << 20
+"""Bytes of memory that a worker needs for its batch, keys and runs."""
+
+
+def default_memory() -> int:
+    """Return a quarter of the memory of this machine or container."""
+    return machine_memory() // 4
+
+
+def share_of(memory: int, workers: int) -> int:
+    """Return the bytes of memory available to one worker."""
+    share = memory // workers
+    if share < SMALLEST_SHARE:
+        raise DetokLensError(
+            f"{memory >> 20} MB for {workers} workers is {share >> 20} MB each, but a worker needs "
+            f"{SMALLEST_SHARE >> 20} MB; allow more memory or fewer workers"
+        )
+    return share
+
+
 def read_documents(
     inputs: Sequence[str | Path], reading: ReadingOptions | None = None, tally: Tally | None = None
 ) -> Iterator[str]:
@@ -45,7 +71,7 @@ def read_documents(
     """
     reading = reading or ReadingOptions()
     tally = tally if tally is not None else Tally()
-    longest = longest_document(default_share())
+    longest = longest_document(max(SMALLEST_SHARE, default_memory() // available_cores()))
     for shard in cut_into_shards(find_inputs(inputs), reading):
         for piece in shard.pieces:
             for _, text in read_texts(piece, reading, tally, longest):
@@ -118,10 +144,10 @@ def _text_size(file: InputFile) -> int:
 
 def _pieces(file: InputFile, options: ReadingOptions, target: int) -> Iterator[tuple[Piece, int]]:
     """Yield (piece, bytes of text) of one file."""
-    whole = Piece(file.name, file.path, file.kind, file.compression)
+    whole = Piece(file)
     if file.kind == ".parquet":
         start = size = 0
-        groups = TextColumn(file.name, file.path, options.text_field).row_groups()
+        groups = TextColumn(file, options.text_field).row_groups()
         for stop, (_, group_size) in enumerate(groups, 1):
             size += group_size
             if size >= target or stop == len(groups):

@@ -39,29 +39,6 @@ JsonObject = dict[str, Any]
 _checked: set[str] = set()
 
 
-def differences(old: JsonObject, new: JsonObject, compare_versions: bool) -> list[str]:
-    """Describe how a new plan differs from an old one; empty if the old run can be resumed."""
-    before, now = ({pin["path"]: pin for pin in plan["inputs"]} for plan in (old, new))
-    changes = [f"input {path} is missing" for path in before if path not in now]
-    changes += [f"input {path} was not there before" for path in now if path not in before]
-    changes += [
-        f"input {path} has changed ({before[path]['size']} bytes before, {now[path]['size']} now)"
-        for path in now
-        if path in before and before[path] != now[path]
-    ]
-    if not changes and list(before) != list(now):
-        changes = ["the inputs are in another order"]
-    if compare_versions and "tokenized_with" in new and new["tokenized_with"] != old["tokenized_with"]:
-        changes.append(f"tokenized with {old['tokenized_with']} before, {new['tokenized_with']} now")
-    for section in ("tokenizer", "options") + (("versions",) if compare_versions else ()):
-        for name, value in new[section].items():
-            saved = old[section].get(name)
-            only_laxer = name == "skip_bad" and saved is False and value is True  # finished parts had no bad record
-            if saved != value and not only_laxer:
-                changes.append(f"{section.removesuffix('s')} {name.replace('_', ' ')} was {saved}, now {value}")
-    return changes
-
-
 def read_json(path: Path) -> JsonObject:
     """Return a plan or manifest without its checksum; refuse any other or damaged file."""
     try:

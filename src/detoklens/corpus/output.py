@@ -27,7 +27,6 @@ from detoklens.corpus.manifest import (
     TOKENS,
     WORK,
     JsonObject,
-    differences,
     json_text,
     read_json,
 )
@@ -120,7 +119,7 @@ class OutputFolder:
             return
         saved = read_json(self.folder / MANIFEST if self.is_complete else self._plan)
         try:
-            changes = differences(saved, plan, compare_versions=not self.is_complete)
+            changes = _differences(saved, plan, compare_versions=not self.is_complete)
         except (KeyError, TypeError, AttributeError) as error:
             raise OutputError(
                 f"{self.folder}: its record of the run is damaged ({error}); choose another folder, or delete it"
@@ -150,6 +149,29 @@ class OutputFolder:
         remove_leftovers(self.parts, "*")
         for path in self.parts.glob(f"*{TEMPORARY}*"):
             path.unlink(missing_ok=True)
+
+
+def _differences(old: JsonObject, new: JsonObject, compare_versions: bool) -> list[str]:
+    """Describe how a new plan differs from an old one; empty if the old run can be resumed."""
+    before, now = ({pin["path"]: pin for pin in plan["inputs"]} for plan in (old, new))
+    changes = [f"input {path} is missing" for path in before if path not in now]
+    changes += [f"input {path} was not there before" for path in now if path not in before]
+    changes += [
+        f"input {path} has changed ({before[path]['size']} bytes before, {now[path]['size']} now)"
+        for path in now
+        if path in before and before[path] != now[path]
+    ]
+    if not changes and list(before) != list(now):
+        changes = ["the inputs are in another order"]
+    if compare_versions and "tokenized_with" in new and new["tokenized_with"] != old["tokenized_with"]:
+        changes.append(f"tokenized with {old['tokenized_with']} before, {new['tokenized_with']} now")
+    for section in ("tokenizer", "options") + (("versions",) if compare_versions else ()):
+        for name, value in new[section].items():
+            saved = old[section].get(name)
+            only_laxer = name == "skip_bad" and saved is False and value is True  # finished parts had no bad record
+            if saved != value and not only_laxer:
+                changes.append(f"{section.removesuffix('s')} {name.replace('_', ' ')} was {saved}, now {value}")
+    return changes
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ import pyarrow as pa
 from jaxtyping import Int64, UInt
 
 from detoklens.corpus.encoding import Encoded
-from detoklens.corpus.records import Tally
+from detoklens.corpus.reading import Tally
 from detoklens.engines import interrupts_deferred
 from detoklens.errors import CountsError
 from detoklens.kernels.tokens import add_runs, add_token_counts, run_lengths, write_pair_keys

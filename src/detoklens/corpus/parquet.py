@@ -9,11 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import pyarrow.types as types
 
-from detoklens.corpus.records import check_length, name_the_field
 from detoklens.errors import CorpusError, first_line
 
 UNCOMPRESSED_SIZE, COMPRESSED_SIZE = 2, 3  # the numbers of these fields in a page's header
@@ -89,9 +86,6 @@ def _signed(number: int) -> int:
     """Decode zigzag: 0, 1, 2, 3, … become 0, -1, 1, -2, …"""
     return number >> 1 ^ -(number & 1)
 
-
-ROWS = 64
-"""Rows decoded at once: about 300 kB of web pages. Fewer if pages are so large that the rows might not fit."""
 
 PAGE_SHARE = 4
 """A page may be this many times larger than the largest accepted value: a quarter of a worker's memory."""
@@ -172,38 +166,3 @@ class _ReadAttempted(OSError):
 class _UnreadableFile(io.FileIO):
     def read(self, size: int | None = -1) -> bytes:
         raise _ReadAttempted(f"{size} bytes were asked for")
-
-
-class TextColumn(ParquetFile):
-    """A column of texts."""
-
-    def __init__(self, name: str, path: str, column: str) -> None:
-        super().__init__(name, path)
-        self.column = column
-        texts = [field.name for field in self.schema if _holds_text(field.type)]
-        if column not in self.schema.names:
-            columns = ", ".join(self.schema.names)
-            raise CorpusError(f"{name}: no column {column!r}; it has {columns}; {name_the_field(texts)}")
-        kind = self.schema.field(column).type
-        if not _holds_text(kind):
-            raise CorpusError(f"{name}: column {column!r} holds {kind}, not text; {name_the_field(texts)}")
-
-    def row_groups(self) -> list[tuple[int, int]]:
-        """(rows, bytes of text before compression) of each row group."""
-        return self.sizes([self.column])
-
-    def values(self, start: int, stop: int, longest: int) -> Iterator[bytes | None]:
-        """The texts of row groups [start, stop) as raw bytes; None where a row has none.
-
-        Pages and values larger than `longest` are refused before they are copied.
-        """
-        for batch in self.batches([self.column], range(start, stop), longest, ROWS):
-            with self._damage_reported():
-                texts = batch.column(0).cast(pa.large_binary())
-                check_length(self.name, pc.max(pc.binary_length(texts)).as_py() or 0, longest)
-            yield from (text.as_py() for text in texts)
-
-
-def _holds_text(kind: pa.DataType) -> bool:
-    value = kind.value_type if types.is_dictionary(kind) else kind
-    return value in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())

@@ -16,10 +16,8 @@ import numpy as np
 
 from detoklens.corpus.documents import Shard
 from detoklens.corpus.encoding import open_encoder
-from detoklens.corpus.memory import longest_document
 from detoklens.corpus.pairs import FAN, PairCounter, Spills, add_parts, key_type, write_part
-from detoklens.corpus.reading import read_texts
-from detoklens.corpus.records import ReadingOptions, Tally
+from detoklens.corpus.reading import ReadingOptions, Tally, longest_document, read_texts
 from detoklens.corpus.token_files import PairBatch, read_batches
 from detoklens.errors import TokenError
 

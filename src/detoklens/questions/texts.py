@@ -13,7 +13,6 @@ import numpy as np
 
 from detoklens import demo
 from detoklens.corpus.encoding import TokenizersEncoder
-from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.errors import CorpusError, RangeError, TokenError, shown
 from detoklens.progress import shown_steps
 from detoklens.questions.parameters import Checked, Parameter
@@ -71,6 +70,7 @@ class Texts(Checked):
 def read_documents(layer: Layer, texts: Texts, seed: int, say: Callable[[str], None]) -> list[np.ndarray]:
     """The token ids of the documents, truncated and without a beginning-of-text token; notes what was left out."""
     from detoklens.corpus import documents as corpus  # most questions need no text
+    from detoklens.corpus.reading import ReadingOptions, Tally
 
     if texts.length is not None and texts.length > layer.n_positions:
         raise RangeError(
