@@ -19,9 +19,8 @@ from detoklens.measures.attention import Measured, text_attention
 from detoklens.measures.contributions import Divergences, contributions
 from detoklens.measures.documents import block_size, digest, in_blocks
 from detoklens.parallel import AHEAD, Runner, thread_map
-from detoklens.tables import parts
-from detoklens.tables.files import Provenance
-from detoklens.tables.parts import Parts
+from detoklens.tables import files
+from detoklens.tables.files import Parts, Provenance
 from tests.layers import random_layer
 
 POSITIONS = [0, 3, 17, 39]
@@ -217,7 +216,7 @@ import os, signal, sys
 from pathlib import Path
 from detoklens.parallel import Runner
 from detoklens.measures.contributions import contributions
-from detoklens.tables.parts import Parts
+from detoklens.tables.files import Parts
 from tests.test_parallel import many_documents, small_layer
 
 def watch(done, total):
@@ -251,7 +250,7 @@ def test_another_question_has_parts_of_its_own(tmp_path):
 def test_parts_of_another_format_are_left_alone(tmp_path, monkeypatch):
     question = Provenance("contributions", "m", "0")
     Parts.of_question(tmp_path, question).save(0, {"mean": np.ones(3)})
-    monkeypatch.setattr(parts, "FORMAT", parts.FORMAT + 1)
+    monkeypatch.setattr(files, "PARTS_FORMAT", files.PARTS_FORMAT + 1)
     assert 0 not in Parts.of_question(tmp_path, question)
 
 

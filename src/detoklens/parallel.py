@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 from detoklens.progress import Watcher, unwatched
 
 if TYPE_CHECKING:
-    from detoklens.tables.parts import Parts
+    from detoklens.tables.files import Parts
 
 LOG = logging.getLogger("detoklens")
 Arrays = dict[str, np.ndarray]

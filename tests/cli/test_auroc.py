@@ -17,7 +17,7 @@ from detoklens.questions.auroc.compute import GLANCE
 from detoklens.questions.auroc.question import Auroc
 from detoklens.questions.store import read_answer
 from detoklens.questions.study import study
-from detoklens.tables.parts import Parts
+from detoklens.tables.files import Parts
 from detoklens.tables.rendering import text_table
 from detoklens.wording import column_cells
 from tests.command_line import call, refuse, run

@@ -127,7 +127,7 @@ def test_documents_are_cut_and_sampled(model, texts, tmp_path):
 
 
 def test_an_interrupted_run_is_continued_and_leaves_nothing_behind(model, texts, tmp_path, monkeypatch):
-    from detoklens.tables.parts import Parts
+    from detoklens.tables.files import Parts
 
     save, saved = Parts.save, []
 

@@ -19,7 +19,7 @@ TABLES = ("twins_by_layer", "twins_by_component")
 KILLED = """
 import os, signal, sys
 from detoklens.__main__ import main
-from detoklens.tables.parts import Parts
+from detoklens.tables.files import Parts
 
 save = Parts.save
 

@@ -33,16 +33,17 @@ from detoklens.questions.variance import Variance
 from detoklens.report.drawing import FORMATS, PHONE, Drawing, draw_all
 from detoklens.tables.files import (
     ABOUT,
+    DIGEST_SIZE,
     MARK,
     NO_DIGEST,
     TABLE,
     DamagedTableError,
+    Parts,
     StoredTable,
     _place_of_digest,
     read_stored,
     sealed,
 )
-from detoklens.tables.parts import DIGEST_SIZE, Parts
 from tests.fuzz.budget import cases
 from tests.fuzz.damage import as_json, changed_json, damaged, deeply_nested, flipped
 from tests.layers import random_layer

@@ -27,7 +27,7 @@ from detoklens.measures.positives import Positives, from_pairs, seen_pairs
 from detoklens.measures.ranking import scores_of
 from detoklens.parallel import Runner
 from detoklens.scores.affinity import Affinity
-from detoklens.tables.parts import Parts
+from detoklens.tables.files import Parts
 from tests.layers import random_layer, sizes
 from tests.measures.auroc_oracle import auroc_table, random_affinity, random_counts, random_positives
 

@@ -14,7 +14,7 @@ from detoklens.measures import ranking as top_pairs
 from detoklens.measures.ranking import ALONE, BoundedScores, HeadScores, TopPairs, largest_pairs, search_block
 from detoklens.parallel import Runner
 from detoklens.scores.affinity import Affinity
-from detoklens.tables.parts import Parts
+from detoklens.tables.files import Parts
 from tests.layers import random_layer, sizes
 
 

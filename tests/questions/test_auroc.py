@@ -21,7 +21,7 @@ from detoklens.questions.auroc.question import Auroc
 from detoklens.questions.store import read_answer
 from detoklens.questions.study import Study, Work
 from detoklens.scores.layer import Layer
-from detoklens.tables.parts import Parts
+from detoklens.tables.files import Parts
 from tests.layers import random_first_layer, random_layer, with_rotary_positions
 from tests.measures.auroc_oracle import auroc_table
 from tests.spelled import LINES, counts_of, spelled_layer

@@ -60,7 +60,7 @@ def test_the_same_formula_in_other_words_is_the_same_question(study):
 
 
 def test_an_interrupted_question_goes_on_where_a_folder_is_named(study, tmp_path, monkeypatch):
-    from detoklens.tables.parts import Parts
+    from detoklens.tables.files import Parts
 
     whole, save = study.ask(Contributions([4])), Parts.save
 

@@ -21,7 +21,7 @@ from detoklens.questions.store import read_answer
 from detoklens.questions.study import Study, Work
 from detoklens.questions.words import Words
 from detoklens.scores.layer import Layer
-from detoklens.tables.parts import Parts
+from detoklens.tables.files import Parts
 from detoklens.tables.rendering import text_table
 from detoklens.wording import column_cells
 from tests.layers import random_layer

@@ -15,8 +15,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import detoklens
 from detoklens.errors import CheckpointError, DetokLensError, RangeError, UnsupportedModelError
-from detoklens.weights import safetensors_files
-from detoklens.weights.safetensors_files import SafetensorsFolder
+from detoklens.weights import sources
+from detoklens.weights.sources import SafetensorsFolder
 from tests.layers import assert_same_layer, gpt2_config, gpt2_tensors, random_first_layer, write_gpt2, write_tokenizer
 from tests.real_gpt2 import real_gpt2
 
@@ -45,7 +45,7 @@ def test_every_stored_type_is_read_exactly(tmp_path, stored):
 
 
 def test_tensors_larger_than_a_block_are_read_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(safetensors_files, "BLOCK_BYTES", 40)
+    monkeypatch.setattr(sources, "BLOCK_BYTES", 40)
     first_layer = random_first_layer()
     assert_same_layer(detoklens.load(write_gpt2(tmp_path, first_layer), dtype="float64").weights, first_layer)
 

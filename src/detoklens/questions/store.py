@@ -24,13 +24,13 @@ from detoklens.tables.files import (
     ABOUT,
     MARK,
     TABLE,
+    Parts,
     Provenance,
     StoredTable,
     note_recomputed,
     read_stored,
     write_tables,
 )
-from detoklens.tables.parts import Parts
 from detoklens.tables.rendering import text_table
 
 FORMAT = 2

@@ -27,8 +27,7 @@ from detoklens.questions.parameters import Checked, Parameter, settings_of, to_c
 from detoklens.questions.store import Store
 from detoklens.questions.texts import Texts, find_beginning, read_documents, texts_or_files
 from detoklens.scores.layer import Layer
-from detoklens.tables.files import Provenance
-from detoklens.tables.parts import Parts
+from detoklens.tables.files import Parts, Provenance
 from detoklens.wording import listed, plural
 
 if TYPE_CHECKING:

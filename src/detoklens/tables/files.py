@@ -1,4 +1,4 @@
-"""Tables as files: parquet with provenance and a checksum, and the same table as CSV.
+"""Tables as files: parquet with provenance and a checksum, and the same table as CSV; partial results as files.
 
 The parquet metadata holds the SHA-256 of the whole file, computed with zeros in place of the checksum itself, so a
 flipped bit is detected anywhere: in a column, a page header, the provenance or the checksum.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -16,12 +17,13 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
 from detoklens.errors import OutputError, first_line
 from detoklens.tokens.tokenizer_files import library_call
 from detoklens.version import __version__
-from detoklens.writing import make_folder, plain_output_errors, whole_files
+from detoklens.writing import make_folder, plain_output_errors, refuse_link, whole_files, write_whole
 
 if TYPE_CHECKING:
     from detoklens.tables.schema import Schema
@@ -226,3 +228,79 @@ def _refuse_foreign(path: Path, claimed: bool) -> None:
             is_foreign = False
         if is_foreign:
             raise OutputError(f"{path} {refusal}")
+
+
+Arrays = Mapping[str, np.ndarray]
+DIGEST_SIZE = hashlib.sha256().digest_size
+
+PARTS_FORMAT = 4
+"""Increased when blocks change; parts of older versions are then ignored."""
+
+
+class Parts:
+    """A folder of partial results, with which the same question continues after an interruption.
+
+    Its name contains a hash of the question (model, options, documents, version) and of the format, so different
+    questions never mix. Each part is a SHA-256 followed by an npz file, written atomically. Damaged parts are
+    recomputed; all parts are removed when the answer is finished.
+    """
+
+    def __init__(self, folder: Path, question: str = "", within: Path | None = None) -> None:
+        self.folder, self._question, self._top = folder, question, within or folder
+
+    @classmethod
+    def of_question(cls, out: Path, provenance: Provenance) -> Parts:
+        """The parts of this question under `out`; the folder is created with the first part."""
+        question = provenance.to_json()
+        digest = hashlib.sha256(f"{PARTS_FORMAT} {question}".encode()).hexdigest()
+        name = f".{provenance.command}-{digest[:16]}.parts"
+        return cls(out / name, question)
+
+    def under(self, name: str) -> Parts:
+        """A subfolder of parts of another kind, removed together with these."""
+        return Parts(self.folder / name, self._question, self._top)
+
+    def of_nested(self, provenance: Provenance) -> Parts:
+        """A subfolder of parts of a question that this one asks, removed together with these."""
+        nested = Parts.of_question(self.folder, provenance)
+        return Parts(nested.folder, nested._question, self._top)
+
+    def __contains__(self, number: int) -> bool:
+        return self._path(number).is_file()
+
+    def load(self, number: int) -> dict[str, np.ndarray] | None:
+        """The arrays of one part; None if missing, or, with a warning, if damaged."""
+        path = self._path(number)
+        if not path.is_file():
+            return None
+        try:
+            stored = path.read_bytes()
+            content = memoryview(stored)[DIGEST_SIZE:]
+            if hashlib.sha256(content).digest() != stored[:DIGEST_SIZE]:
+                raise ValueError("wrong checksum")
+            with np.load(BytesIO(content), allow_pickle=False) as arrays:
+                return dict(arrays)
+        except Exception:  # numpy raises errors of many types at an archive that isn't one
+            note_recomputed(f"{path} is damaged")
+            return None
+
+    def save(self, number: int, arrays: Arrays) -> None:
+        """Store one part; the first also stores the question as question.json."""
+        for folder in (self.folder, *self.folder.parents):
+            refuse_link(folder)
+            if folder == self._top:
+                break
+        make_folder(self.folder)
+        described = self.folder / "question.json"
+        if self._question and not described.is_file():  # the folder may exist for the parts of nested questions
+            write_whole(described, self._question.encode())
+        content = BytesIO()
+        np.savez(content, allow_pickle=False, **arrays)
+        write_whole(self._path(number), hashlib.sha256(content.getbuffer()).digest() + content.getvalue())
+
+    def remove(self) -> None:
+        """Remove all parts of a finished answer."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number}.npz"

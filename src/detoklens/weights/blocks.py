@@ -1,13 +1,9 @@
-"""Blocks beyond the first: their attention as plain arrays, and their fingerprint.
-
-The reader reads block 0; `OtherBlock` gives it the tensors of another block under the same names.
-"""
+"""Blocks beyond the first: their attention as plain arrays, and their fingerprint."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -23,28 +19,6 @@ from detoklens.weights.reader import read_first_layer
 from detoklens.weights.sources import StateDict, TensorSource, tensors_of
 
 KINDS = ("layer_types", "attention_layers", "no_rope_layers")  # lists with one entry per block
-
-
-class OtherBlock:
-    """A source that returns the tensors of another block under the names of block 0."""
-
-    def __init__(self, source: TensorSource, stem: str, block: int) -> None:
-        self.where = source.where
-        self._source, self._first, self._other = source, f"{stem}0.", f"{stem}{block}."
-
-    def names(self) -> Collection[str]:
-        there = self._source.names()
-        own = {self._first + name.removeprefix(self._other) for name in there if name.startswith(self._other)}
-        return {name for name in there if not name.startswith(self._first)} | own
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        return self._source.shape(self._named(name))
-
-    def read(self, name: str, dtype: np.dtype[Any]) -> np.ndarray:
-        return self._source.read(self._named(name), dtype)
-
-    def _named(self, name: str) -> str:
-        return self._other + name.removeprefix(self._first) if name.startswith(self._first) else name
 
 
 def source_of(checkpoint: Checkpoint, n_blocks: int) -> TensorSource:
@@ -66,13 +40,12 @@ def read_block(checkpoint: Checkpoint, block: int, inputs: np.ndarray, kinds: di
     Positions are not added again, and a norm before the first block is not applied again.
     """
     source, config = source_of(checkpoint, block + 1), checkpoint.config
-    stem = spec_of(config).blocks_stem(source.names())
     own = config | {name: entries[block:] for name, entries in kinds.items() if entries}
     spec = spec_of(own)
     if spec.later_input_norm:
         spec = replace(spec, input_norm=spec.later_input_norm, embedding_norm=None)
     with plain_file_errors():
-        read = read_first_layer(spec, own, OtherBlock(source, stem, block), inputs.dtype)
+        read = read_first_layer(spec, own, source, inputs.dtype, block)
     if read.norm_enters_stream:
         gain = np.ones_like(read.norm_gain)
         read = replace(read, norm_kind="none", norm_gain=gain, norm_bias=gain * 0, norm_enters_stream=False)

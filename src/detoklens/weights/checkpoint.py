@@ -21,8 +21,17 @@ from detoklens.weights.families import spec_of
 from detoklens.weights.first_layer import FirstLayer, MlpSublayer
 from detoklens.weights.gguf_file import SUFFIX, GGUFFile
 from detoklens.weights.gguf_tokenizer import gguf_vocabulary
-from detoklens.weights.safetensors_files import SafetensorsFolder, has_safetensors, read_json_file
-from detoklens.weights.sources import PICKLE_FILE, StateDict, TensorSource, read_pickle, tensors_of, unwrapped
+from detoklens.weights.sources import (
+    PICKLE_FILE,
+    SafetensorsFolder,
+    StateDict,
+    TensorSource,
+    has_safetensors,
+    read_json_file,
+    read_pickle,
+    tensors_of,
+    unwrapped,
+)
 from detoklens.weights.spec import Spec
 
 ADAPTER_FILE = "adapter_config.json"

@@ -20,9 +20,10 @@ from typing import Any
 from detoklens.errors import CheckpointError, HubError
 from detoklens.hub.repository import MAIN, Repository, is_offline, is_plain_path, lock_folder
 from detoklens.hub.session import Assembly, RemoteFile, download, one_line_errors, stream_ranges
-from detoklens.weights.safetensors_files import (
+from detoklens.weights.sources import (
     INDEX_FILE,
     LENGTH_BYTES,
+    PICKLE_FILE,
     SINGLE_FILE,
     TensorEntry,
     has_safetensors,
@@ -33,7 +34,6 @@ from detoklens.weights.safetensors_files import (
     read_json_file,
     shard_paths,
 )
-from detoklens.weights.sources import PICKLE_FILE
 from detoklens.writing import write_whole
 
 CONFIG_FILE = "config.json"

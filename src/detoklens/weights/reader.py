@@ -31,9 +31,11 @@ from detoklens.weights.spec import AlibiPositions, LearnedPositions, Mlp, Number
 ROWS_AT_A_TIME = 2048  # of a table in float64: 64 MB at a width of 4,096
 
 
-def read_first_layer(spec: Spec, config: Config, source: TensorSource, dtype: np.dtype[Any]) -> FirstLayer:
-    """The embeddings, norm and attention of layer 0."""
-    reader = _Reader(spec, config, source, dtype)
+def read_first_layer(
+    spec: Spec, config: Config, source: TensorSource, dtype: np.dtype[Any], block: int = 0
+) -> FirstLayer:
+    """The embeddings, and the norm and attention of layer 0 or of another block."""
+    reader = _Reader(spec, config, source, dtype, block)
     embeddings, positions, norm = reader.token_embeddings(), reader.positions(), reader.attention_norm()
     projections = reader.projections() | reader.head_norms()
     if isinstance(spec.positions, RotaryPositions) and spec.positions.pairs_are_neighbours:
@@ -65,7 +67,7 @@ def read_mlp(spec: Spec, config: Config, source: TensorSource, dtype: np.dtype[A
         raise UnsupportedModelError(f"{config['model_type']}: {spec.mlp_refusal}")
     refuse_other_values(config, spec.mlp_accepted, "the first block's output is not computed: config.json: ")
     reader = _Reader(spec, config, source, dtype)
-    norms = {name: reader.norm(spec.in_block(module), reader.width) for name, module in spec.mlp_norms.items()}
+    norms = {name: reader.norm(reader.inside(module), reader.width) for name, module in spec.mlp_norms.items()}
     return MlpSublayer(
         reader.feed_forward(spec.mlp),
         **norms,
@@ -76,12 +78,13 @@ def read_mlp(spec: Spec, config: Config, source: TensorSource, dtype: np.dtype[A
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reads tensors of block 0 by their Spec, and checks each shape against the config before reading."""
+    """Reads tensors of one block by their Spec, and checks each shape against the config before reading."""
 
     spec: Spec
     config: Config
     source: TensorSource
     dtype: np.dtype[Any]
+    block: int = 0
 
     @cached_property
     def width(self) -> int:
@@ -119,6 +122,9 @@ class _Reader:
 
     # Tensors
 
+    def inside(self, module: str) -> str:
+        return self.spec.in_block(module, self.block)
+
     def tensor(self, name: str, *shape: int | None) -> np.ndarray:
         """One tensor. None in `shape` accepts any size above 0."""
         name = self.spec.prefix(self.source.names()) + name
@@ -148,8 +154,8 @@ class _Reader:
     def linear(
         self, module: str, d_in: int, d_out: int, bias: bool | Switch
     ) -> tuple[Float[np.ndarray, "d_in d_out"], Float[np.ndarray, "d_out"] | None]:
-        """The weight of a linear layer of block 0 as [in, out], and its bias if it has one."""
-        name = self.spec.in_block(module)
+        """The weight of a linear layer of the block as [in, out], and its bias if it has one."""
+        name = self.inside(module)
         if self.spec.is_conv1d:
             weight = self.tensor(f"{name}.weight", d_in, d_out)
         else:
@@ -176,9 +182,9 @@ class _Reader:
     # Parts of a FirstLayer
 
     def attention_norm(self) -> Norm:
-        """The norm between the embeddings and the projections of layer 0."""
+        """The norm between what enters the block and its projections."""
         if self.spec.input_norm is not None:
-            return self.norm(self.spec.in_block(self.spec.input_norm), self.width)
+            return self.norm(self.inside(self.spec.input_norm), self.width)
         if self.spec.embedding_norm is not None:
             return self.norm(self.spec.embedding_norm, self.width)
         return Norm("none", np.ones(self.width, self.dtype), None, 0.0)
@@ -284,7 +290,7 @@ class _Reader:
         for role, modules, n in (("query", norms.query, self.n_heads), ("key", norms.key, self.n_key_heads)):
             shapes = {"shared": (self.d_head,), "per head": (n, self.d_head), "joint": (n * self.d_head,)}
             shape = shapes["shared" if len(modules) > 1 else norms.gains]
-            gains = [self.gain(self.spec.in_block(module), *shape) for module in modules] or [np.ones(self.d_head)]
+            gains = [self.gain(self.inside(module), *shape) for module in modules] or [np.ones(self.d_head)]
             wanted = (self.d_head,) if norms.gains == "shared" else (n, self.d_head)
             fields[f"{role}_norm_gain"] = np.concatenate(gains).reshape(wanted).astype(self.dtype)
         return fields

@@ -244,8 +244,8 @@ class Spec:
             raise CheckpointError(f"config.json: {n_key_heads} key heads do not divide the {n_heads} heads")
         return n_heads, n_key_heads or n_heads
 
-    def in_block(self, module: str) -> str:
-        return f"{self.blocks}.0.{module}"
+    def in_block(self, module: str, block: int = 0) -> str:
+        return f"{self.blocks}.{block}.{module}"
 
     def prefix(self, available: Collection[str]) -> str:
         """The prefix of the checkpoint's tensors: the first under which the embedding is found, else the last."""
@@ -279,13 +279,9 @@ class Spec:
     def block_names(self, available: Collection[str], n_blocks: int) -> list[str]:
         """The tensors of the first blocks, and those outside all blocks, such as embeddings."""
         prefix = self.prefix(available)
-        numbered = re.compile(rf"{re.escape(self.blocks_stem(available))}(\d+)\.")
+        numbered = re.compile(rf"{re.escape(f'{prefix}{self.blocks}.')}(\d+)\.")
         found = {name: numbered.match(name) for name in available if name.startswith(prefix)}
         return sorted(name for name, block in found.items() if block is None or int(block[1]) < n_blocks)
-
-    def blocks_stem(self, available: Collection[str]) -> str:
-        """What precedes a block's number in the names of its tensors."""
-        return f"{self.prefix(available)}{self.blocks}."
 
     def _found(self, tensors: list[str], available: Collection[str]) -> list[str]:
         prefix = self.prefix(available)

@@ -12,7 +12,7 @@ from safetensors.numpy import load
 
 from detoklens.hub.session import Assembly, RemainingRanges, RemoteFile
 from detoklens.weights.hub_checkpoint import select
-from detoklens.weights.safetensors_files import TensorEntry
+from detoklens.weights.sources import TensorEntry
 
 CONTENT = bytes(np.random.default_rng(3).integers(0, 256, 2000, dtype=np.uint8))
 
