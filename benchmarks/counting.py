@@ -175,10 +175,10 @@ import json, sys, time
 import numpy as np
 from tokenizers import Tokenizer
 from detoklens.corpus.encoding import choose_library, open_encoder
-from detoklens.tokens import Vocabulary
+from detoklens.loading import load_vocabulary
 from pathlib import Path
 path, turns = Path(sys.argv[1]), json.loads(Path(sys.argv[2]).read_text())
-vocabulary = Vocabulary.from_file(path)
+vocabulary = load_vocabulary(path)
 path.write_text(vocabulary.to_json())
 library, reason, _ = choose_library(vocabulary, [text.encode() for text in turns[0]], False)
 ours, theirs, speeds, same = open_encoder(library, path, False), Tokenizer.from_file(str(path)), [], True

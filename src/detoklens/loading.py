@@ -12,6 +12,7 @@ from detoklens import demo
 from detoklens.errors import HubError, RangeError, TokenError, as_path, errors_in_memory
 from detoklens.scores.layer import Layer
 from detoklens.tokens import Vocabulary
+from detoklens.tokens.tokenizer_files import read_tokenizer_file
 from detoklens.weights.checkpoint import (
     find_tokenizer_folder,
     is_gguf,
@@ -160,7 +161,7 @@ def load_vocabulary(model: str | Path, revision: str | None = None) -> Vocabular
         raise TokenError(f"{model}: no such file; name a tokenizer.json, a folder that holds one, or a hub id")
     with plain_file_errors():
         if path.suffix == ".json" and path.is_file():
-            return Vocabulary.from_file(path)
+            return Vocabulary(read_tokenizer_file(path))
         if is_gguf(model):
             return read_gguf_vocabulary(path)
         return Vocabulary.from_folder(find_tokenizer_folder(model, revision))

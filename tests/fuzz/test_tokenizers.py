@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from detoklens.corpus.encoding import TokenizersEncoder, choose_library, open_encoder
 from detoklens.errors import DetokLensError
-from detoklens.tokens import Vocabulary
+from detoklens.loading import load_vocabulary
 from detoklens.tokens.tokenizer_files import library_call
 from detoklens.tokens.vocabulary import BYTE_OF_CHARACTER
 from tests.fuzz.budget import cases
@@ -135,7 +135,7 @@ def with_odd_parts(random: Random, base: Any) -> Any:
 def check(content: bytes, path: Any) -> None:
     """Read it, ask all of it, and compare each way to the same ids."""
     path.write_bytes(content)
-    vocabulary = Vocabulary.from_file(path)
+    vocabulary = load_vocabulary(path)
     assert len(vocabulary.texts()) == vocabulary.size
     vocabulary.merges()
     texts = [text.decode() for text in (*SAMPLE, *UNSEEN)]
@@ -144,7 +144,7 @@ def check(content: bytes, path: Any) -> None:
     assert all(0 <= token < vocabulary.size for row in ids for token in row)
     choice = choose_library(vocabulary, SAMPLE, parse_special_tokens=True)
     (path.parent / "written.json").write_text(vocabulary.to_json(), encoding="utf-8")
-    assert Vocabulary.from_file(path.parent / "written.json").fingerprint == vocabulary.fingerprint
+    assert load_vocabulary(path.parent / "written.json").fingerprint == vocabulary.fingerprint
     encoder = open_encoder(choice.library, path.parent / "written.json", parse_special_tokens=True)
     for text, row in zip((*SAMPLE, *UNSEEN), ids, strict=True):
         assert encoder.encode([text]).ids.tolist() == row, (choice, text)
@@ -171,7 +171,7 @@ def test_a_panic_while_encoding_is_one_line_and_nothing_else(tmp_path, capfd):
     """A normalizer that prepends nothing: the trial on reading passes, this text does not."""
     odd = json.loads(byte_level().to_str()) | {"normalizer": {"type": "Prepend", "prepend": ""}}
     (tmp_path / "tokenizer.json").write_bytes(as_json(odd))
-    vocabulary = Vocabulary.from_file(tmp_path / "tokenizer.json")
+    vocabulary = load_vocabulary(tmp_path / "tokenizer.json")
     encoder = TokenizersEncoder(vocabulary.to_json(), parse_special_tokens=False)
     for encode in (lambda: vocabulary.encode("the sand"), lambda: encoder.encode([b"the sand"])):
         with pytest.raises(DetokLensError, match="this tokenizer can't read"):

@@ -51,9 +51,8 @@ def show(options: Show, printed: Printed) -> None:
     if options.token is not None and options.token_id is not None:
         raise TokenError("a token was given both as text and as --token-id; pass one of them")
     token_id = opened.token_id(options.token or "") if options.token_id is None else options.token_id
-    opened.check_token(token_id)
-    title = f"{opened.texts[token_id]!r} ({token_id}) occurs {opened.tokens[token_id]:,} times, after"
     found = PREDECESSORS.frame(opened.most_frequent_predecessors(token_id, options.top))
+    title = f"{opened.texts[token_id]!r} ({token_id}) occurs {opened.tokens[token_id]:,} times, after"
     print_table(found, printed.output_format, title)
 
 

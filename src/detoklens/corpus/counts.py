@@ -289,7 +289,7 @@ class Counts:
         TokenError
             The counts have no such token.
         """
-        self.check_token(token)
+        self._check_token(token)
         if "bigrams" in self.__dict__:
             return self.bigrams.predecessors(token)
         with _open(self._bigram_path, BIGRAM_SCHEMA) as file:
@@ -361,19 +361,7 @@ class Counts:
             )
         return self._id_of_text[text]
 
-    def check_token(self, token: int) -> None:
-        """Raise an error unless the counts have this token.
-
-        Parameters
-        ----------
-        token
-            The token's id.
-
-        Raises
-        ------
-        TokenError
-            The counts have no such token.
-        """
+    def _check_token(self, token: int) -> None:
         if not 0 <= token < self.vocabulary_size:
             raise TokenError(f"token id {token} is not in these counts; ids go from 0 to {self.vocabulary_size - 1}")
 

@@ -203,21 +203,21 @@ def stream_ranges(remote: RemoteFile, ranges: Iterable[range]) -> Iterator[bytes
     After a broken connection the next request starts at the first byte not yet yielded. A wrong answer is requested
     again at once, a temporary problem after a pause.
     """
-    remaining, timeout = RemainingRanges(ranges), TransferTimeout(remote.url)
+    left, timeout = deque(part for part in ranges if part), TransferTimeout(remote.url)
     failures = 0
-    while remaining.ranges:
+    while left:
         try:
-            first = remaining.ranges[0]
+            first = left[0]
             span = f"bytes={first.start}-{first.stop - 1}"
             with open_response("GET", remote.url, timeout, Range=span) as response:
                 offset = _first_offset(response, remote, first)
                 for chunk in response.iter_raw():
                     timeout.advance(len(chunk))
-                    for piece in remaining.take(chunk, offset):
+                    for piece in take_wanted(left, chunk, offset):
                         failures = 0
                         yield piece
                     offset += len(chunk)
-                    if not remaining.ranges and response.status_code == 200:
+                    if not left and response.status_code == 200:
                         return
         except (AnswerError, HTTPError) as error:
             failures += 1
@@ -227,21 +227,15 @@ def stream_ranges(remote: RemoteFile, ranges: Iterable[range]) -> Iterator[bytes
                 time.sleep(FIRST_PAUSE_SECONDS * 2 ** (failures - 1))
 
 
-class RemainingRanges:
-    """The byte ranges still to be received."""
-
-    def __init__(self, ranges: Iterable[range]) -> None:
-        self.ranges = deque(part for part in ranges if part)
-
-    def take(self, chunk: bytes, offset: int) -> Iterator[bytes]:
-        """Yield the wanted parts of a chunk that lies at `offset` in the file, and count them as received."""
-        end = offset + len(chunk)
-        while self.ranges and self.ranges[0].start < end:
-            first = self.ranges.popleft()
-            stop = min(first.stop, end)
-            if stop < first.stop:
-                self.ranges.appendleft(range(stop, first.stop))
-            yield chunk[first.start - offset : stop - offset]
+def take_wanted(ranges: deque[range], chunk: bytes, offset: int) -> Iterator[bytes]:
+    """Yield the wanted parts of a chunk that lies at `offset` in the file, and remove them from `ranges`."""
+    end = offset + len(chunk)
+    while ranges and ranges[0].start < end:
+        first = ranges.popleft()
+        stop = min(first.stop, end)
+        if stop < first.stop:
+            ranges.appendleft(range(stop, first.stop))
+        yield chunk[first.start - offset : stop - offset]
 
 
 def _first_offset(response: Any, remote: RemoteFile, wanted: range) -> int:

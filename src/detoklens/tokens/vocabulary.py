@@ -13,7 +13,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from detoklens.errors import CheckpointError, TokenError
-from detoklens.tokens.tokenizer_files import checked_tokenizer, library_call, read_tokenizer, read_tokenizer_file
+from detoklens.tokens.tokenizer_files import checked_tokenizer, library_call, read_tokenizer
 
 CLOSE = 0.8  # similarity of a token to suggest, by difflib's ratio
 PRINTABLE_BYTES = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
@@ -84,45 +84,12 @@ class Vocabulary:
         TokenError
             The tokenizer can't be read.
         """
-        vocabulary = cls.find(Path(folder))
-        if vocabulary is None:
+        tokenizer = read_tokenizer(Path(folder))
+        if tokenizer is None:
             raise CheckpointError(
                 f"{folder}: no tokenizer.json (nor vocab.json with merges.txt); put the model's tokenizer there"
             )
-        return vocabulary
-
-    @classmethod
-    def find(cls, folder: Path) -> Vocabulary | None:
-        """Like `from_folder`, but None if the folder has no tokenizer.
-
-        Parameters
-        ----------
-        folder
-            The model's folder.
-
-        Returns
-        -------
-        Vocabulary or None
-            The vocabulary, if there is one.
-        """
-        tokenizer = read_tokenizer(folder)
-        return None if tokenizer is None else cls(tokenizer)
-
-    @classmethod
-    def from_file(cls, path: Path) -> Vocabulary:
-        """Read a tokenizer.json under any file name.
-
-        Parameters
-        ----------
-        path
-            The file.
-
-        Returns
-        -------
-        Vocabulary
-            The vocabulary.
-        """
-        return cls(read_tokenizer_file(path))
+        return cls(tokenizer)
 
     @classmethod
     def of_tokenizer(cls, tokenizer: Any) -> Vocabulary:

@@ -45,14 +45,14 @@ def read_block(checkpoint: Checkpoint, block: int, inputs: np.ndarray, kinds: di
     if spec.later_input_norm:
         spec = replace(spec, input_norm=spec.later_input_norm, embedding_norm=None)
     with plain_file_errors():
-        read = read_first_layer(spec, own, source, inputs.dtype, block)
+        read = read_first_layer(spec, own, source, inputs.dtype, block, inputs)
     if read.norm_enters_stream:
         gain = np.ones_like(read.norm_gain)
         read = replace(read, norm_kind="none", norm_gain=gain, norm_bias=gain * 0, norm_enters_stream=False)
     if config.get("scale_attn_by_inverse_layer_idx"):
         read = replace(read, attention_scale=read.attention_scale / (block + 1))
     places = np.zeros((2, inputs.shape[1]), inputs.dtype) if len(read.position_embeddings) else read.position_embeddings
-    return replace(read, token_embeddings=inputs, position_embeddings=places)
+    return replace(read, position_embeddings=places)
 
 
 def blocks_fingerprint(checkpoint: Checkpoint, n_blocks: int) -> str:

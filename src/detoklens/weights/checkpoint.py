@@ -15,6 +15,7 @@ import numpy as np
 from detoklens import demo
 from detoklens.errors import CheckpointError, RangeError, UnsupportedModelError, shown
 from detoklens.tokens import Vocabulary
+from detoklens.tokens.tokenizer_files import read_tokenizer
 from detoklens.weights import reader
 from detoklens.weights.config import language_config
 from detoklens.weights.families import spec_of
@@ -82,7 +83,7 @@ def read_checkpoint(
         folder = find_folder(model, revision)
         config = read_config(folder)
         spec_of(config)  # an unsupported model is refused before its weights are opened
-        checkpoint = _assemble(name, config, open_weights(folder), vocabulary or Vocabulary.find(folder), dtype)
+        checkpoint = _assemble(name, config, open_weights(folder), vocabulary or _find_vocabulary(folder), dtype)
 
         def read_mlp() -> MlpSublayer:
             def wanted(spec: Spec, names: Collection[str]) -> list[str]:
@@ -200,6 +201,12 @@ def _local_folder(model: str | Path) -> Path | None:
     return None
 
 
+def _find_vocabulary(folder: Path) -> Vocabulary | None:
+    """The vocabulary of a folder's tokenizer, if it has one."""
+    tokenizer = read_tokenizer(folder)
+    return None if tokenizer is None else Vocabulary(tokenizer)
+
+
 def read_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     if not path.is_file():
@@ -272,7 +279,7 @@ def is_in_memory(model: Any) -> bool:
 def _read_from_memory(model: Any, dtype: np.dtype[Any], given: Vocabulary | None) -> Checkpoint:
     config = config_of(model)
     name = str(config.get("_name_or_path") or type(model).__name__)
-    vocabulary = given or (Vocabulary.find(Path(name)) if Path(name).is_dir() else None)
+    vocabulary = given or (_find_vocabulary(Path(name)) if Path(name).is_dir() else None)
     source = StateDict(tensors_of(model), name)
     checkpoint = _assemble(name, config, source, vocabulary, dtype)
     return replace(checkpoint, model=model, read_mlp=lambda: _read_mlp(config, source, dtype))

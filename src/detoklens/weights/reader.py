@@ -32,11 +32,17 @@ ROWS_AT_A_TIME = 2048  # of a table in float64: 64 MB at a width of 4,096
 
 
 def read_first_layer(
-    spec: Spec, config: Config, source: TensorSource, dtype: np.dtype[Any], block: int = 0
+    spec: Spec,
+    config: Config,
+    source: TensorSource,
+    dtype: np.dtype[Any],
+    block: int = 0,
+    inputs: np.ndarray | None = None,
 ) -> FirstLayer:
-    """The embeddings, and the norm and attention of layer 0 or of another block."""
+    """The norm and attention of a block, with the embeddings or with other `inputs`, a vector per token."""
     reader = _Reader(spec, config, source, dtype, block)
-    embeddings, positions, norm = reader.token_embeddings(), reader.positions(), reader.attention_norm()
+    embeddings = reader.token_embeddings() if inputs is None else inputs
+    positions, norm = reader.positions(), reader.attention_norm()
     projections = reader.projections() | reader.head_norms()
     if isinstance(spec.positions, RotaryPositions) and spec.positions.pairs_are_neighbours:
         order = _halves_from_neighbours(2 * len(positions["rotary_frequencies"]), reader.d_head)
