@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from detoklens.corpus.count import count_corpus
-from detoklens.corpus.cutting import PieceSplitter, Unanalysed, bytes_never_cut
-from detoklens.corpus.encoding import GigatokenEncoder, TokenizersEncoder, choose_library, word_by_word_encoder
+from detoklens.corpus.cutting import PieceSplitter, bytes_never_cut
+from detoklens.corpus.encoding import GigatokenEncoder, TokenizersEncoder, choose_library
+from detoklens.corpus.regexes import Unanalysed
+from detoklens.corpus.word_by_word import word_by_word_encoder
 from detoklens.engines import open_engine
 from detoklens.tokens import Vocabulary
 from detoklens.tokens.vocabulary import BYTE_OF_CHARACTER

@@ -6,7 +6,7 @@ From files to counted bigrams:
 |---|---|
 | `inputs` | files, folders, globs and hub datasets |
 | `documents`, `reading`, `parquet` | shards of files, and the texts in them |
-| `encoding`, `word_by_word`, `cutting` | texts to token ids |
+| `encoding`, `word_by_word`, `cutting`, `regexes` | texts to token ids |
 | `token_files` | or token ids and bigram counts made by other tools |
 | `pairs` | token ids to sorted runs of pairs, in bounded memory; runs to files, files to one |
 | `tasks` | these steps for one shard, in a worker process |

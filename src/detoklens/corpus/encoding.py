@@ -60,7 +60,7 @@ class GigatokenEncoder:
 
         from detoklens.corpus.word_by_word import WordByWord, splittable  # numba: opening counts doesn't need it
 
-        description = _description(tokenizer_json, parse_special_tokens)
+        description = tokenizer_description(tokenizer_json, parse_special_tokens)
         self._first_placeholder = add_placeholders(description)
         # gigatoken knows a single digit as \p{N}, not as \p{N}{1,1}
         once = r"(?<=\|\\\\p\{N\})\{1(?:,1)?\}(?=\|)"
@@ -134,24 +134,7 @@ def _refusal(what: str, reason: str) -> TokenError:
     return TokenError(f"{what}: {reason}; download it again")
 
 
-def word_by_word_encoder(tokenizer_json: str, parse_special_tokens: bool) -> Encoder:
-    """Tokenizes each new word only, where texts can be cut into words exactly."""
-    from detoklens.corpus.cutting import Unanalysed, bytes_never_cut
-    from detoklens.corpus.word_by_word import ByteLevelWords, WordByWord
-
-    description = _description(tokenizer_json, parse_special_tokens)
-    joined = bytes_never_cut(description)
-    if joined is None:
-        raise TokenError("this tokenizer's text can't be split into words exactly")
-    reference = TokenizersEncoder(tokenizer_json, parse_special_tokens)
-    try:
-        encode_words = ByteLevelWords(description, reference.encode_words).encode
-    except (Unanalysed, KeyError, ValueError):  # not a byte-level BPE that is fully understood
-        encode_words = reference.encode_words
-    return WordByWord(joined, b"", reference.encode, encode_words)
-
-
-def _description(tokenizer_json: str, parse_special_tokens: bool) -> dict[str, Any]:
+def tokenizer_description(tokenizer_json: str, parse_special_tokens: bool) -> dict[str, Any]:
     """A tokenizer as data; `<|endoftext|>` is ordinary text to it, unless special tokens are parsed."""
     description: dict[str, Any] = json.loads(tokenizer_json)
     if not parse_special_tokens:
@@ -177,8 +160,11 @@ def _load_encoder(library: str, tokenizer_json: str, parse_special_tokens: bool)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a worker is one core
     if library == GIGATOKEN:
         return GigatokenEncoder(tokenizer_json, parse_special_tokens)
-    encoder = word_by_word_encoder if library == WORD_BY_WORD else TokenizersEncoder
-    return encoder(tokenizer_json, parse_special_tokens)
+    if library == WORD_BY_WORD:
+        from detoklens.corpus.word_by_word import word_by_word_encoder
+
+        return word_by_word_encoder(tokenizer_json, parse_special_tokens)
+    return TokenizersEncoder(tokenizer_json, parse_special_tokens)
 
 
 COST = "some 15 to 150 times as long as gigatoken takes for a tokenizer that it reads"

@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int, UInt8
 
-from detoklens.corpus.cutting import WORD_END, PieceSplitter, Unanalysed
-from detoklens.corpus.encoding import Encoded, words_at
+from detoklens.corpus.cutting import PieceSplitter, bytes_never_cut
+from detoklens.corpus.encoding import Encoded, TokenizersEncoder, tokenizer_description, words_at
+from detoklens.corpus.regexes import WORD_END, Unanalysed
+from detoklens.errors import TokenError
 from detoklens.kernels.tokens import (
     clear_words,
     ids_of_words,
@@ -163,6 +165,20 @@ class ByteLevelWords:
             order = np.argsort(np.argsort(~is_clear, kind="stable")).astype(np.int32)
             ids, offsets = ids_of_words(order, np.arange(len(spans) + 1), offsets, ids)
         return Encoded(ids, offsets)
+
+
+def word_by_word_encoder(tokenizer_json: str, parse_special_tokens: bool) -> WordByWord:
+    """Tokenizes each new word only, where texts can be cut into words exactly."""
+    description = tokenizer_description(tokenizer_json, parse_special_tokens)
+    joined = bytes_never_cut(description)
+    if joined is None:
+        raise TokenError("this tokenizer's text can't be split into words exactly")
+    reference = TokenizersEncoder(tokenizer_json, parse_special_tokens)
+    try:
+        encode_words = ByteLevelWords(description, reference.encode_words).encode
+    except (Unanalysed, KeyError, ValueError):  # not a byte-level BPE that is fully understood
+        encode_words = reference.encode_words
+    return WordByWord(joined, b"", reference.encode, encode_words)
 
 
 def splittable(description: dict[str, Any]) -> tuple[Bool[np.ndarray, "256 256"], bytes] | None:
