@@ -10,9 +10,9 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from detoklens.corpus.counts import Counts
+from detoklens.corpus.counts_folder import json_text
 from detoklens.corpus.documents import cut_into_shards
 from detoklens.corpus.inputs import find_inputs
-from detoklens.corpus.manifest import json_text
 from detoklens.corpus.reading import ReadingOptions, Tally, read_texts, where
 from detoklens.tokens import Vocabulary
 

@@ -11,12 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import detoklens
-from detoklens.corpus import output as artefact
+from detoklens.corpus import pairs
 from detoklens.corpus.count import count_corpus
 from detoklens.corpus.counts import Counts
-from detoklens.corpus.manifest import file_hash, json_text
-from detoklens.corpus.output import row_groups, write_bigrams
-from detoklens.corpus.pairs import Run
+from detoklens.corpus.counts_folder import file_hash, json_text
+from detoklens.corpus.pairs import Run, row_groups, write_bigrams
 from detoklens.engines import open_engine
 from detoklens.errors import CountsError, TokenError
 from detoklens.tokens import Vocabulary
@@ -36,7 +35,7 @@ def folder(small_vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFactor
     """Counts whose few pairs lie in many row groups."""
     place = tmp_path_factory.mktemp("counts")
     with pytest.MonkeyPatch.context() as patched, open_engine("local", 1) as engine:
-        patched.setattr(artefact, "ROW_GROUP", 4)
+        patched.setattr(pairs, "ROW_GROUP", 4)
         count_corpus([write_jsonl(place / "t.jsonl", TEXTS)], small_vocabulary, place / "counts", engine=engine)
     return place / "counts"
 
@@ -296,7 +295,7 @@ def test_opening_needs_no_compiler(folder: Path) -> None:
 
 
 def test_row_groups_depend_on_the_rows_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(artefact, "ROW_GROUP", 10)
+    monkeypatch.setattr(pairs, "ROW_GROUP", 10)
     keys = np.arange(95, dtype=np.uint32)
     contents = set()
     for size in (1, 7, 10, 95):

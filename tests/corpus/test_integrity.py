@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from detoklens.corpus import manifest
+from detoklens.corpus import counts_folder
 from detoklens.corpus.count import count_corpus
 from detoklens.corpus.counts import Counts
 from detoklens.engines import open_engine
@@ -21,8 +21,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache folder of its own, and no file is too young to be remembered."""
     monkeypatch.delenv("DETOKLENS_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(manifest, "RECENT", 0)
-    monkeypatch.setattr(manifest, "_checked", set())
+    monkeypatch.setattr(counts_folder, "RECENT", 0)
+    monkeypatch.setattr(counts_folder, "_checked", set())
     return tmp_path / "cache" / "detoklens" / "checked"
 
 
@@ -38,10 +38,10 @@ def folder(small_vocabulary: Vocabulary, tmp_path: Path, cache: Path) -> Path:
 def hashed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files whose sha256 was computed since the counting."""
     names: list[str] = []
-    file_hash = manifest.file_hash
-    monkeypatch.setattr(manifest, "file_hash", lambda path: (names.append(path.name), file_hash(path))[1])
-    monkeypatch.setattr(manifest, "_checked", set())
-    for path in manifest.cache_folder("checked").iterdir():  # type: ignore[union-attr]
+    file_hash = counts_folder.file_hash
+    monkeypatch.setattr(counts_folder, "file_hash", lambda path: (names.append(path.name), file_hash(path))[1])
+    monkeypatch.setattr(counts_folder, "_checked", set())
+    for path in counts_folder.cache_folder("checked").iterdir():  # type: ignore[union-attr]
         path.unlink()
     return names
 
@@ -69,7 +69,7 @@ def test_a_checked_file_is_not_hashed_again(folder: Path, hashed: list[str], mon
     Counts.open(folder)
     Counts.open(folder)
     assert hashed == FILES
-    monkeypatch.setattr(manifest, "_checked", set())  # another process
+    monkeypatch.setattr(counts_folder, "_checked", set())  # another process
     Counts.open(folder)
     assert hashed == FILES
 
@@ -97,7 +97,7 @@ def test_a_file_just_written_is_not_remembered(
     folder: Path, hashed: list[str], cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It could be changed once more within the same tick of the file system's clock."""
-    monkeypatch.setattr(manifest, "RECENT", 3600 * 10**9)
+    monkeypatch.setattr(counts_folder, "RECENT", 3600 * 10**9)
     Counts.open(folder)
     Counts.open(folder)
     assert hashed == FILES * 2
@@ -121,19 +121,19 @@ def test_without_a_cache_folder_files_are_hashed_in_every_process(
         (tmp_path / "file").touch()
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     else:
-        monkeypatch.setattr(manifest, "open_cached", refuse)
+        monkeypatch.setattr(counts_folder, "open_cached", refuse)
     before = folder_bytes(folder)
     Counts.open(folder)
     Counts.open(folder)
     assert hashed == FILES
-    monkeypatch.setattr(manifest, "_checked", set())  # another process
+    monkeypatch.setattr(counts_folder, "_checked", set())  # another process
     Counts.open(folder)
     assert hashed == FILES * 2
     assert folder_bytes(folder) == before
 
 
 def test_few_states_are_kept(folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest, "MAX_REMEMBERED", 3)
+    monkeypatch.setattr(counts_folder, "MAX_REMEMBERED", 3)
     for _ in range(5):
         (folder / "tokens.parquet").touch()
         Counts.open(folder)

@@ -14,8 +14,8 @@ import pytest
 from detoklens.corpus import count, documents, pairs, tasks
 from detoklens.corpus.count import CountingOptions, count_corpus
 from detoklens.corpus.counts import Counts
+from detoklens.corpus.counts_folder import open_output
 from detoklens.corpus.encoding import Encoded, GigatokenEncoder
-from detoklens.corpus.output import open_output
 from detoklens.corpus.pairs import add_parts
 from detoklens.corpus.reading import ReadingOptions
 from detoklens.engines import open_engine

@@ -7,23 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from detoklens.corpus import manifest
+from detoklens.corpus import counts_folder
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DETOKLENS_CACHE", str(tmp_path))
-    monkeypatch.setattr(manifest, "_checked", set())
+    monkeypatch.setattr(counts_folder, "_checked", set())
     return tmp_path / "checked"
 
 
 def test_what_this_user_remembered_is_known(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not manifest._is_remembered("state")
-    manifest._remember("state")
-    manifest._checked.clear()
-    assert manifest._is_remembered("state")
+    assert not counts_folder._is_remembered("state")
+    counts_folder._remember("state")
+    counts_folder._checked.clear()
+    assert counts_folder._is_remembered("state")
     monkeypatch.setattr(os, "geteuid", lambda: (folder / "state").stat().st_uid + 1)
-    assert not manifest._is_remembered("state"), "a file of another user"
+    assert not counts_folder._is_remembered("state"), "a file of another user"
 
 
 def test_links_and_pipes_are_not_believed_or_followed(folder: Path, tmp_path: Path) -> None:
@@ -33,6 +33,6 @@ def test_links_and_pipes_are_not_believed_or_followed(folder: Path, tmp_path: Pa
     (folder / "dangling").symlink_to(tmp_path / "elsewhere")
     os.mkfifo(folder / "pipe")
     for name in ("link", "dangling", "pipe"):
-        assert not manifest._is_remembered(name)
-        manifest._remember(name)
+        assert not counts_folder._is_remembered(name)
+        counts_folder._remember(name)
     assert not (tmp_path / "elsewhere").exists()

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from detoklens.corpus import count, documents
-from detoklens.corpus import output as artefact
+from detoklens.corpus import count, documents, pairs
 from detoklens.corpus.count import count_corpus
 from detoklens.corpus.counts import Counts
 from detoklens.corpus.reading import Tally
@@ -37,7 +36,7 @@ def small_files() -> Iterator[None]:
     """Many shards and many row groups of little text."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(documents, "SMALLEST", 500)
-        patched.setattr(artefact, "ROW_GROUP", 20)
+        patched.setattr(pairs, "ROW_GROUP", 20)
         yield
 
 

@@ -8,8 +8,8 @@ From files to counted bigrams:
 | `documents`, `reading`, `parquet` | shards of files, and the texts in them |
 | `encoding`, `word_by_word`, `cutting`, `regexes` | texts to token ids |
 | `token_files` | or token ids and bigram counts made by other tools |
-| `pairs` | token ids to sorted runs of pairs, in bounded memory; runs to files, files to one |
+| `pairs` | token ids to sorted runs of pairs, in bounded memory; runs to files, files to the counts |
 | `tasks` | these steps for one shard, in a worker process |
 | `count` | the whole run: plan, shards, merges, counts |
-| `output`, `manifest`, `counts` | the folder of counts: written, checked, read |
+| `counts_folder`, `counts` | the folder of counts: locked, checked, read |
 """

@@ -14,6 +14,19 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from detoklens.corpus.counts import Counts
+from detoklens.corpus.counts_folder import (
+    BIGRAMS,
+    FORMAT,
+    FORMAT_VERSION,
+    MANIFEST,
+    TOKENS,
+    WHEN_FULL,
+    JsonObject,
+    OutputFolder,
+    file_hash,
+    json_text,
+    open_output,
+)
 from detoklens.corpus.documents import (
     Shard,
     cut_into_shards,
@@ -25,18 +38,7 @@ from detoklens.corpus.documents import (
 )
 from detoklens.corpus.encoding import COST, TOKENIZERS, choose_library
 from detoklens.corpus.inputs import InputFile, describe, find_inputs
-from detoklens.corpus.manifest import (
-    BIGRAMS,
-    FORMAT,
-    FORMAT_VERSION,
-    MANIFEST,
-    TOKENS,
-    JsonObject,
-    file_hash,
-    json_text,
-)
-from detoklens.corpus.output import OutputFolder, open_output, row_groups, write_bigrams, write_tokens
-from detoklens.corpus.pairs import WHEN_FULL, add_parts
+from detoklens.corpus.pairs import add_parts, row_groups, write_bigrams, write_tokens
 from detoklens.corpus.reading import ReadingOptions, Tally, longest_document
 from detoklens.corpus.tasks import CountTask, ImportTask, MergeTask, MergeTree, Node, ShardTask, Task, perform
 from detoklens.corpus.token_files import ACCEPTED, PAIRS, RAW_TYPES, ImportOptions, pieces_of, recognize

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from jaxtyping import Int64, UInt32
 
 from detoklens import demo
-from detoklens.corpus.manifest import (
+from detoklens.corpus.counts_folder import (
     BIGRAM_SCHEMA,
     BIGRAMS,
     MANIFEST,

@@ -1,4 +1,4 @@
-"""Count bigrams by sorting, in bounded memory: pairs become sorted runs, runs become files, files are merged.
+"""Count bigrams by sorting, in bounded memory: pairs become sorted runs, runs files, files are merged into the counts.
 
 A pair is one number, suffix · V + prefix. Numbers are collected, sorted in place and run-length encoded; the sum of
 sorted runs is a sorted run. Runs that grow too large are spilled to files and merged at the end.
@@ -21,8 +21,10 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from jaxtyping import Int64, UInt
 
+from detoklens.corpus.counts_folder import BIGRAM_SCHEMA, SPILLED, TOKEN_SCHEMA, WHEN_FULL
 from detoklens.corpus.encoding import Encoded
 from detoklens.corpus.reading import Tally
 from detoklens.engines import interrupts_deferred
@@ -30,7 +32,6 @@ from detoklens.errors import CountsError
 from detoklens.kernels.tokens import add_runs, add_token_counts, run_lengths, write_pair_keys
 from detoklens.writing import plain_output_errors, whole_files
 
-WHEN_FULL = "finished parts are kept: free some space and run the same command again to continue"
 COUNT_BYTES = 8
 
 BLOCK_ROWS = 1 << 16
@@ -40,9 +41,6 @@ FAN = 16
 """Files that are merged at once."""
 
 CHUNK = 1 << 20
-
-TEMPORARY = ".part-"
-"""Part of every spilled file's name, so that a later run finds what a killed one left."""
 
 
 class Run(NamedTuple):
@@ -245,7 +243,7 @@ class Spills:
     def _add(self, level: int, runs: Iterable[Run]) -> None:
         if level == len(self._levels):
             self._levels.append([])
-        path = self._target.with_name(f"{self._target.name}{TEMPORARY}{uuid.uuid4().hex}")
+        path = self._target.with_name(f"{self._target.name}{SPILLED}{uuid.uuid4().hex}")
         self._levels[level].append(path)  # so that it is removed even if it is half written
         with plain_output_errors(path, WHEN_FULL):
             write_runs(path, runs, self._keys)
@@ -267,3 +265,66 @@ class Spills:
     def __exit__(self, *_: object) -> None:
         for path in [path for files in self._levels for path in files]:
             path.unlink(missing_ok=True)
+
+
+ROW_GROUP = 1 << 20
+"""Rows per row group: what a lookup of one token reads, about 2 MB on disk."""
+
+BIGRAM_ENCODING = {
+    "suffix": "DELTA_BINARY_PACKED",
+    "prefix": "DELTA_BINARY_PACKED",
+    "count": "BYTE_STREAM_SPLIT",  # counts are unordered: delta encoding would double their size
+}
+COMPRESSION: dict[str, Any] = {"compression": "zstd", "compression_level": 3, "use_dictionary": False}
+
+
+def write_bigrams(path: Path, groups: Iterable[Run], vocabulary_size: int) -> tuple[int, int]:
+    """Write the pairs, streamed as `row_groups`; return the numbers of distinct and of all pairs."""
+    rows = total = 0
+    with (
+        whole_files(path, when_full=WHEN_FULL) as (temporary,),
+        pa.OSFile(os.fsencode(temporary), "wb") as file,
+        pq.ParquetWriter(file, BIGRAM_SCHEMA, column_encoding=BIGRAM_ENCODING, **COMPRESSION) as writer,
+    ):
+        for run in groups:
+            writer.write_table(_bigram_table(run, vocabulary_size), row_group_size=ROW_GROUP)
+            rows += len(run.keys)
+            total += int(run.counts.sum())
+    return rows, total
+
+
+def row_groups(blocks: Iterable[Run]) -> Iterator[Run]:
+    """Regroup pairs into runs of ROW_GROUP, so that the file's bytes depend on the pairs alone."""
+    waiting: list[Run] = []
+    rows = 0
+    for block in blocks:
+        waiting.append(block)
+        rows += len(block.keys)
+        while rows >= ROW_GROUP:
+            joined = _joined(waiting)
+            yield Run(joined.keys[:ROW_GROUP], joined.counts[:ROW_GROUP])
+            waiting, rows = [Run(joined.keys[ROW_GROUP:], joined.counts[ROW_GROUP:])], rows - ROW_GROUP
+    if rows:
+        yield _joined(waiting)
+
+
+def _joined(runs: list[Run]) -> Run:
+    return Run(np.concatenate([run.keys for run in runs]), np.concatenate([run.counts for run in runs]))
+
+
+def _bigram_table(run: Run, vocabulary_size: int) -> pa.Table:
+    """A separate function, so that its arrays are freed before the next run is merged."""
+    suffixes, prefixes = np.divmod(run.keys, run.keys.dtype.type(vocabulary_size))
+    columns = [suffixes.astype(np.uint32), prefixes.astype(np.uint32), run.counts]
+    return pa.table(columns, schema=BIGRAM_SCHEMA)
+
+
+def write_tokens(path: Path, counts: Int64[np.ndarray, "token"], texts: list[str]) -> None:
+    """Write every token's count and text, so that counts can be read without the tokenizer."""
+    columns = [np.arange(len(counts), dtype=np.uint32), counts, pa.array(texts, pa.string())]
+    delta = {"token": "DELTA_BINARY_PACKED", "count": "DELTA_BINARY_PACKED"}
+    with (
+        whole_files(path, when_full=WHEN_FULL) as (temporary,),
+        pa.OSFile(os.fsencode(temporary), "wb") as file,
+    ):
+        pq.write_table(pa.table(columns, schema=TOKEN_SCHEMA), file, column_encoding=delta, **COMPRESSION)
