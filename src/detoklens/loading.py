@@ -15,13 +15,13 @@ from detoklens.tokens import Vocabulary
 from detoklens.tokens.tokenizer_files import read_tokenizer_file
 from detoklens.weights.checkpoint import (
     find_tokenizer_folder,
-    is_gguf,
     is_in_memory,
+    locate,
     plain_file_errors,
     read_checkpoint,
     read_gguf_vocabulary,
-    refuse_local_revision,
 )
+from detoklens.weights.gguf_file import SUFFIX
 
 DTYPES = ("float32", "float64")
 
@@ -156,12 +156,10 @@ def load_vocabulary(model: str | Path, revision: str | None = None) -> Vocabular
     if str(model).endswith(".json.zst") and Path(model).is_file():
         raise TokenError(f"{model} is compressed; decompress it (zstd -d) and pass the tokenizer.json")
     path = as_path(model, "a tokenizer")
-    refuse_local_revision(path, revision)
     if path.suffix in (".json", ".zst") and not path.exists():
         raise TokenError(f"{model}: no such file; name a tokenizer.json, a folder that holds one, or a hub id")
     with plain_file_errors():
-        if path.suffix == ".json" and path.is_file():
-            return Vocabulary(read_tokenizer_file(path))
-        if is_gguf(model):
-            return read_gguf_vocabulary(path)
-        return Vocabulary.from_folder(find_tokenizer_folder(model, revision))
+        place = locate(model, revision, files=(".json", SUFFIX))
+        if isinstance(place, Path) and place.is_file():
+            return Vocabulary(read_tokenizer_file(path)) if path.suffix == ".json" else read_gguf_vocabulary(path)
+        return Vocabulary.from_folder(find_tokenizer_folder(place))

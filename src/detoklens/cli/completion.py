@@ -66,13 +66,13 @@ def _cached_models(typed: str) -> list[str]:
 
 def complete_heads(ctx: typer.Context, incomplete: str) -> list[str]:
     """The model's heads; after a comma, those that are not named yet."""
-    from detoklens.weights.checkpoint import find_folder, is_gguf, read_config
+    from detoklens.weights.checkpoint import find_folder, locate, read_config
     from detoklens.weights.gguf_file import GGUFFile
 
     before, comma, typed = incomplete.rpartition(",")
     with suppress(Exception):  # a missing or invalid model completes nothing
-        model = _model_of(ctx)
-        config = GGUFFile(Path(model)).config if is_gguf(model) else read_config(find_folder(model))
+        folder = find_folder(locate(_model_of(ctx)))
+        config = GGUFFile(folder).config if folder.is_file() else read_config(folder)
         number = next(config[key] for key in HEAD_COUNTS if isinstance(config.get(key), int))
         free = [str(head) for head in range(number) if str(head) not in before.split(",")]
         return [f"{before}{comma}{head}" for head in free if head.startswith(typed)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -72,41 +72,71 @@ def read_checkpoint(
 
     `vocabulary` replaces that of the files.
     """
-    refuse_local_revision(model, revision)
     if is_in_memory(model):
+        if revision is not None:
+            raise CheckpointError(f"a model in memory has no revisions; leave revision={revision!r} out")
         return _read_from_memory(unwrapped(model), dtype, vocabulary)
     with plain_file_errors():
-        if is_gguf(model):
-            return _read_gguf(Path(model), dtype, vocabulary)
-        name = str(model)
-        model, revision = split_revision(model, revision)
-        folder = find_folder(model, revision)
+        place = locate(model, revision)
+        if isinstance(place, Path) and place.is_file():
+            return _read_gguf(place, dtype, vocabulary)
+        folder = find_folder(place)
         config = read_config(folder)
         spec_of(config)  # an unsupported model is refused before its weights are opened
-        checkpoint = _assemble(name, config, open_weights(folder), vocabulary or _find_vocabulary(folder), dtype)
+        checkpoint = _assemble(str(model), config, open_weights(folder), vocabulary or _find_vocabulary(folder), dtype)
 
         def read_mlp() -> MlpSublayer:
             def wanted(spec: Spec, names: Collection[str]) -> list[str]:
                 return [*spec.tensor_names(names), *spec.mlp_names(names)]
 
             with plain_file_errors():
-                return _read_mlp(config, open_weights(find_folder(model, revision, wanted)), dtype)
+                return _read_mlp(config, open_weights(find_folder(place, wanted)), dtype)
 
         def blocks_folder(n_blocks: int) -> Path:
             with plain_file_errors():
-                return find_folder(model, revision, lambda spec, names: spec.block_names(names, n_blocks))
+                return find_folder(place, lambda spec, names: spec.block_names(names, n_blocks))
 
         return replace(checkpoint, folder=folder, read_mlp=read_mlp, blocks_folder=blocks_folder)
 
 
-def is_gguf(model: str | Path) -> bool:
-    """Whether this names a GGUF file; a missing one is an error, since it can't be a hub id."""
-    path = Path(model)
-    if path.suffix != SUFFIX or path.is_dir():
-        return False
-    if not path.is_file():
+@dataclass(frozen=True)
+class HubName:
+    """A model on the hub."""
+
+    repo_id: str
+    revision: str | None
+
+
+def locate(model: str | Path, revision: str | None = None, files: tuple[str, ...] = (SUFFIX,)) -> Path | HubName:
+    """Where a model is: the folder of `demo` or of a local model, a GGUF file, or a name on the hub.
+
+    A name on the hub may end in `@REVISION`; what is on this machine keeps its whole name and has no revisions. `files`
+    are the endings of files that are accepted.
+    """
+    name, path = str(model), Path(model)
+    bundled = demo.folder_of(name)
+    if bundled and revision is not None:
+        raise CheckpointError(f"{name} has no revision {revision!r}; its snapshots are {', '.join(demo.snapshots())}")
+    if revision is not None and path.exists():
+        raise CheckpointError(
+            f"{path} is on this machine, so it has no revision {revision!r}; leave the revision out, or pass a hub id"
+        )
+    if bundled or path.is_dir():
+        return bundled or path
+    if path.is_file() and path.suffix in files:
+        return path
+    if path.suffix == SUFFIX:  # which can't be a hub id
         raise CheckpointError(f"{path}: no such file; pass the path of a GGUF file")
-    return True
+    if path.exists():
+        raise CheckpointError(f"{path} is a file; pass the folder that contains config.json and model.safetensors")
+    repo_id, at, named = name.rpartition("@")
+    if not (at and HUB_ID.fullmatch(repo_id)):
+        at, repo_id = "", name
+    if not HUB_ID.fullmatch(repo_id):
+        raise CheckpointError(f"{model}: no such folder; pass a folder with config.json, or a hub id such as gpt2")
+    if at and revision not in (None, named):
+        raise CheckpointError(f"{model} names revision {named}, but revision={revision} was passed; pass only one")
+    return HubName(repo_id, named if at else revision)
 
 
 def read_gguf_vocabulary(path: Path) -> Vocabulary:
@@ -130,16 +160,17 @@ def plain_file_errors() -> Iterator[None]:
 
 
 def find_folder(
-    model: str | Path,
-    revision: str | None = None,
-    wanted: Callable[[Spec, Collection[str]], Collection[str]] = Spec.tensor_names,
+    place: Path | HubName, wanted: Callable[[Spec, Collection[str]], Collection[str]] = Spec.tensor_names
 ) -> Path:
-    """The folder of `demo`, of a local model, or of a hub id, whose `wanted` tensors are downloaded to the cache."""
-    if folder := _local_folder(model):
-        return folder
+    """The model's folder or GGUF file; for a name on the hub, a folder in the cache with the `wanted` tensors."""
+    if isinstance(place, Path):
+        return place
     from detoklens.weights.hub_checkpoint import fetch_checkpoint
 
-    return fetch_checkpoint(str(model), lambda config, names: wanted(spec_of(language_config(config)), names), revision)
+    def needed(config: Mapping[str, Any], names: Collection[str]) -> Collection[str]:
+        return wanted(spec_of(language_config(config)), names)
+
+    return fetch_checkpoint(place.repo_id, needed, place.revision)
 
 
 def _read_mlp(config: dict[str, Any], source: TensorSource, dtype: np.dtype[Any]) -> MlpSublayer:
@@ -152,53 +183,13 @@ def _read_mlp(config: dict[str, Any], source: TensorSource, dtype: np.dtype[Any]
     return reader.read_mlp(spec, config, source, dtype)
 
 
-def find_tokenizer_folder(model: str | Path, revision: str | None = None) -> Path:
+def find_tokenizer_folder(place: Path | HubName) -> Path:
     """The same for a model's tokenizer alone: no weights are fetched, and a model of any type will do."""
-    model, revision = split_revision(model, revision)
-    if folder := _local_folder(model):
-        return folder
+    if isinstance(place, Path):
+        return place
     from detoklens.weights.hub_checkpoint import fetch_tokenizer
 
-    return fetch_tokenizer(str(model), revision)
-
-
-def split_revision(model: str | Path, revision: str | None = None) -> tuple[str | Path, str | None]:
-    """`MODEL@REVISION` in its two parts; what is on this machine keeps its whole name."""
-    name, at, named = str(model).rpartition("@")
-    if not at or demo.folder_of(str(model)) or Path(model).exists() or not HUB_ID.fullmatch(name):
-        return model, revision
-    if revision not in (None, named):
-        raise CheckpointError(f"{model} names revision {named}, but revision={revision} was passed; pass only one")
-    return name, named
-
-
-def refuse_local_revision(model: Any, revision: str | None) -> None:
-    """Refuse a revision of what is not on the hub, instead of ignoring it."""
-    if revision is None:
-        return
-    if is_in_memory(model):
-        raise CheckpointError(f"a model in memory has no revisions; leave revision={revision!r} out")
-    if demo.folder_of(str(model)):
-        raise CheckpointError(f"{model} has no revision {revision!r}; its snapshots are {', '.join(demo.snapshots())}")
-    if Path(model).exists():
-        raise CheckpointError(
-            f"{model} is on this machine, so it has no revision {revision!r}; leave the revision out, or pass a hub id"
-        )
-
-
-def _local_folder(model: str | Path) -> Path | None:
-    """The folder of `demo` or of a local model; None for what can only be a hub id."""
-    packaged = demo.folder_of(str(model))
-    if packaged is not None:
-        return packaged
-    folder = Path(model)
-    if folder.is_dir():
-        return folder
-    if folder.exists():
-        raise CheckpointError(f"{folder} is a file; pass the folder that contains config.json and model.safetensors")
-    if not HUB_ID.fullmatch(str(model)):
-        raise CheckpointError(f"{model}: no such folder; pass a folder with config.json, or a hub id such as gpt2")
-    return None
+    return fetch_tokenizer(place.repo_id, place.revision)
 
 
 def _find_vocabulary(folder: Path) -> Vocabulary | None:
