@@ -253,8 +253,10 @@ class Spec:
         return next(found, self.prefixes[-1])
 
     def tensor_names(self, available: Collection[str]) -> list[str]:
-        """The tensors of the checkpoint that the attention of the first layer needs."""
-        return self._found(self.attention_tensors(), available)
+        """The tensors that layer 0's attention needs: those that every model has, and others that exist."""
+        modules = (self.embedding, *map(self.in_block, self.projections.modules))
+        always = [f"{self.prefix(available)}{module}.weight" for module in modules]
+        return list(dict.fromkeys([*always, *self._found(self.attention_tensors(), available)]))
 
     def mlp_names(self, available: Collection[str]) -> list[str]:
         """The tensors of the checkpoint that the rest of the first block needs."""

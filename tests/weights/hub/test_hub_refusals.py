@@ -7,8 +7,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from safetensors.numpy import load_file, save
 
+import detoklens
+from detoklens.errors import CheckpointError
 from detoklens.weights.hub_checkpoint import fetch_checkpoint
+from tests.layers import random_first_layer, write_gpt2
 from tests.weights.hub.server import COMMIT, Answer, HubServer, Request
 from tests.weights.hub.tiny_model import REPO, SMALL_FILES, assert_nothing_finished, failure, needed, use_endpoint
 
@@ -32,6 +36,18 @@ def test_an_unknown_revision(hub: HubServer) -> None:
 def test_a_model_without_config(hub: HubServer) -> None:
     del hub.repositories[REPO].files["config.json"]
     assert "someone/tiny has no config.json" in failure()
+
+
+@pytest.mark.parametrize("lacking", ["wte.weight", "h.0.attn.c_attn.weight"])
+def test_a_model_without_a_tensor_that_all_need_is_not_downloaded(lacking: str, hub: HubServer, tmp_path: Path) -> None:
+    folder = write_gpt2(tmp_path / "local", random_first_layer())
+    tensors = load_file(folder / "model.safetensors")
+    del tensors[f"transformer.{lacking}"]
+    config = (folder / "config.json").read_bytes()
+    hub.repositories[REPO].files = {"config.json": config, "model.safetensors": save(tensors)}
+    with pytest.raises(CheckpointError, match=rf"{REPO}: the checkpoint has no tensor '.*'; choose another model"):
+        detoklens.load(REPO)
+    assert_nothing_finished(tmp_path)
 
 
 @pytest.mark.parametrize(("status", "code"), [(401, "GatedRepo"), (403, "GatedRepo"), (401, ""), (403, "")])
