@@ -16,7 +16,7 @@ import detoklens as dl
 from detoklens.demo import COUNTS
 from detoklens.measures.token_classes import word_evidence
 from detoklens.questions.lookback.compute import PARTS
-from detoklens.questions.lookback.question import judge_lookback
+from detoklens.questions.lookback.verdict import judge_lookback
 
 PAGE = f"Before.\n{table.BEGIN}\nold\n{table.END}\nAfter.\n"
 

@@ -19,7 +19,7 @@ from detoklens.model.first_blocks import FirstBlocks
 from detoklens.questions.answer import side_by_side
 from detoklens.questions.auroc import deeper
 from detoklens.questions.auroc.compute import AUROC_VALIDITY, MARGINS, ROC_POINTS
-from detoklens.questions.auroc.question import summarize_validity
+from detoklens.questions.auroc.verdict import summarize_validity
 from tests.command_line import refuse, run
 from tests.questions.asking import assert_kept_and_read_again, same_tables
 

@@ -13,7 +13,7 @@ from detoklens.measures.auroc import RankingOptions, measure_heads
 from detoklens.measures.positives import Positives, from_pairs, predecessor_clusters, seen_pairs
 from detoklens.measures.token_classes import orthographic_classes
 from detoklens.questions.auroc.compute import AUROC_CONTROLS, MARGINS, controls_by_head
-from detoklens.questions.auroc.question import FEWEST_TOKENS, auroc_verdict, compare_heads, judge_heads, summarize_heads
+from detoklens.questions.auroc.verdict import FEWEST_TOKENS, auroc_verdict, compare_heads, judge_heads, summarize_heads
 from detoklens.scores.affinity import Affinity
 
 GOOD = {"auroc": 0.8, "auroc_low": 0.79, "auroc_high": 0.81, "above_null": 0.2, "above_null_low": 0.19}

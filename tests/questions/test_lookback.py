@@ -32,7 +32,8 @@ from detoklens.questions.lookback.compute import (
     random_alignments,
     text_lookback,
 )
-from detoklens.questions.lookback.question import LOOKBACK_BY_HEAD, LOOKBACK_BY_TERM, HeadJudgement, judge_lookback
+from detoklens.questions.lookback.question import LOOKBACK_BY_HEAD, LOOKBACK_BY_TERM
+from detoklens.questions.lookback.verdict import HeadJudgement, judge_lookback
 from detoklens.questions.study import Study
 from detoklens.weights.first_layer import FirstLayer
 from tests.answers import sharing_answers

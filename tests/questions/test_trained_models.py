@@ -14,7 +14,8 @@ from detoklens.measures.positives import seen_pairs
 from detoklens.measures.token_classes import orthographic_classes
 from detoklens.measures.words import shipped_words, split_words
 from detoklens.questions.auroc.compute import controls_by_head
-from detoklens.questions.auroc.question import Auroc, judge_heads
+from detoklens.questions.auroc.question import Auroc
+from detoklens.questions.auroc.verdict import judge_heads
 from detoklens.questions.heads.question import Heads
 from detoklens.questions.lexicon import Lexicon
 from detoklens.questions.study import Study, Work, study

@@ -19,18 +19,13 @@ from detoklens.measures.shape import MOST
 from detoklens.parallel import Runner
 from detoklens.questions.anatomy.question import ANATOMY_BY_HEAD, SHARE_NAMES, Anatomy
 from detoklens.questions.auroc.compute import AUROC_CONTROLS, MARGINS
-from detoklens.questions.auroc.question import (
-    REQUIRED,
-    Auroc,
-    auroc_verdict,
-    compare_heads,
-    judge_heads,
-    summarize_heads,
-)
+from detoklens.questions.auroc.question import Auroc
+from detoklens.questions.auroc.verdict import REQUIRED, auroc_verdict, compare_heads, judge_heads, summarize_heads
 from detoklens.questions.base import ByLabel, Frames, ReportEntry, Verdict, View
 from detoklens.questions.frequency import CLEAR_CORRELATION, Frequency
 from detoklens.questions.lookback.compute import PARTS
-from detoklens.questions.lookback.question import LEAST, Lookback, judge_lookback
+from detoklens.questions.lookback.question import Lookback
+from detoklens.questions.lookback.verdict import LEAST, judge_lookback
 from detoklens.questions.options import Joining, SplitOff
 from detoklens.questions.parameters import Centred, Parameter, Scale
 from detoklens.questions.parameters import Heads as HeadNumbers
