@@ -17,6 +17,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from detoklens.errors import OutputError
+from detoklens.figures import theme
 from detoklens.figures.save import is_ours, save
 from detoklens.figures.shown import ShownFigure
 from tests.figures.specs import FIGURES
@@ -91,6 +92,15 @@ def test_symbols_are_raised_letters_everywhere(tmp_path: Path) -> None:
     assert b"DejaVuSans-Oblique" in pdf.read_bytes()
     assert [text.get_text() for text in figure.findobj(Text)] == labels
     assert not any(text.get_parse_math() for text in figure.findobj(Text))
+
+
+def test_a_figure_of_plain_matplotlib_is_white_as_png(tmp_path: Path) -> None:
+    """Another package's question may draw one; its dark ink can't be read on a dark background."""
+    with theme.themed():
+        plain = Figure()
+        plain.add_subplot().plot([1, 2], [3, 4])
+    save(plain, tmp_path / "plain.png")
+    assert Image.open(tmp_path / "plain.png").convert("RGBA").getpixel((0, 0)) == (255, 255, 255, 255)
 
 
 @pytest.mark.parametrize("ending", ["pdf", "png"])

@@ -161,10 +161,10 @@ def file_content(figure: Figure, extension: str, name: str, *, title: str = "", 
     """The figure as the content of a file of this format."""
     if extension == "svg":
         return svg_file_text(figure, name, title, description).encode()
-    metadata: dict[str, Any] = {"Title": title, "Software": DRAWN_BY}
+    more: dict[str, Any] = {"metadata": {"Title": title, "Software": DRAWN_BY}, "facecolor": "white"}
     if extension == "pdf":
-        metadata = {"Title": title, "CreationDate": None, "Creator": DRAWN_BY, "Producer": None}
+        more = {"metadata": {"Title": title, "CreationDate": None, "Creator": DRAWN_BY, "Producer": None}}
     drawn = BytesIO()
     with theme.themed():
-        figure.savefig(drawn, format=extension, dpi=theme.DPI, metadata=metadata)
+        figure.savefig(drawn, format=extension, dpi=theme.DPI, **more)
     return drawn.getvalue()
