@@ -251,7 +251,7 @@ def test_what_can_not_be_asked_is_one_line(model, counts, tmp_path):
     assert "token ids go from 0 to 699" in refuse(*asked, "--tokens", "700")
     assert "is 3 tokens" in refuse(*asked, "--tokens", "qqq")
     assert "so no ROC curve" in refuse(*asked, "--roc", "0")
-    assert "is not used with truth='counts'" in refuse(*asked, "--words", "words.txt")
+    assert "needs the truth 'words', not 'counts'" in refuse(*asked, "--words", "words.txt")
     assert "pass truth='counts'" in refuse(*plain, "--truth", "merges", "--positives", "pmi")
     assert "matched negatives need token frequencies" in refuse(*plain, "--truth", "merges", "--negatives", "matched")
     (tmp_path / "words.txt").write_text("the\n", encoding="utf-8")

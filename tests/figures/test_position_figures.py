@@ -111,7 +111,7 @@ def test_an_undefined_number_is_a_gap() -> None:
 def test_the_last_query_has_its_own_ink_and_odd_heads_are_named() -> None:
     drawn = DRAWN | {"undertrained": DRAWN["undertrained"].with_columns(undertrained=pl.col("head") == 1)}
     figure = FIGURES["last_positions"].draw(drawn)
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["L0H0", "L0H1 (odd)", "L0H2"]
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["L0H0", "L0H1 (undertrained)", "L0H2"]
     for axes in figure.axes:
         assert len(axes.lines) == 5
         assert len({line.get_color() for line in axes.lines}) == 5
@@ -122,7 +122,7 @@ def test_a_head_of_which_nothing_can_be_told_is_not_shown_as_usual() -> None:
     unknown = pl.Series([True, None, False], dtype=pl.Boolean)
     drawn = DRAWN | {"undertrained": DRAWN["undertrained"].with_columns(undertrained=unknown)}
     figure = FIGURES["last_positions"].draw(drawn)
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["L0H0 (odd)", "L0H1 (untestable)", "L0H2"]
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["L0H0 (undertrained)", "L0H1 (untestable)", "L0H2"]
 
 
 def test_variances_of_all_first_and_last_positions_with_outliers() -> None:

@@ -68,9 +68,9 @@ def truth(**given) -> GroundTruth:
 
 
 def test_what_does_not_go_together_is_refused(tmp_path) -> None:
-    with pytest.raises(DetokLensError, match="is not used with truth='counts'; pass truth='words'"):
+    with pytest.raises(DetokLensError, match="needs the truth 'words', not 'counts'; change one"):
         truth(words=tmp_path / "words.txt").check()
-    with pytest.raises(DetokLensError, match="positives='pmi' is not used with truth='merges'"):
+    with pytest.raises(DetokLensError, match="the positives 'pmi' need the truth 'counts', not 'merges'"):
         truth(source="merges", kind="pmi").check()
     with pytest.raises(DetokLensError, match="is not a finite number of bits"):
         truth(pmi_above=math.nan).check()

@@ -217,7 +217,7 @@ def test_the_head_that_detokenizes_and_the_one_that_matches_itself_are_named() -
     tables = judged(auroc=[0.9, 0.8], above_null=[0.3, 0.01], self_match=[0.5, 4.12])
     assert Heads().summarize(tables) == (
         "L0H0 detokenizes: AUROC 0.900 on continuation tokens; 0.100 above its strongest control, the "
-        "frequency-matched null; we require 0.05. Frequency alone: 0.500; frequency-matched 0.600 (head 0.700). L0H1 matches its own "
+        "frequency-matched null; we require 0.05. Frequency alone: 0.500; among equally frequent keys 0.600 (head 0.700). L0H1 matches its own "
         "token most (mean z +4.120)."
     )
     assert Heads().verdict(tables).heads == ("L0H0",)

@@ -203,7 +203,7 @@ def test_the_table_has_ties_by_the_paired_interval(study):
 
 def test_how_many_words_were_split_is_told(study):
     notes = study.ask(Words(["century", "sapiens"])).notes
-    assert "2 words: 1 of one token (left out), 1 of two, 0 of more; 1 pairs are ranked" in notes
+    assert "2 words: 1 of one token (skipped), 1 of two, 0 of more; pairs to rank: 1" in notes
 
 
 @pytest.mark.parametrize("question", [{}, {"centred": True, "heads": [2, 0], "no_space": True}])

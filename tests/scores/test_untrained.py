@@ -71,7 +71,7 @@ def test_a_trained_token_that_no_text_contains_is_left_out_too() -> None:
     assert study.layer.meaningful_tokens.tolist() == list(range(10, len(names)))
     [note] = study.ask(dl.Lexicon(top=3)).notes
     assert note.startswith(
-        "left out of means, candidates and rankings: 7 tokens that training barely changed and 1 token that no text contains ("
+        "7 tokens that training barely changed and 1 token that no text contains are left out of means, candidates and rankings ("
     )
     table = study.ask(dl.Frequency()).tables["untrained"]
     assert table.select("token", "trained").rows() == [(f"[unused{n}]", n == 7) for n in range(8)]
@@ -111,7 +111,7 @@ def test_they_are_left_out_unless_asked_for(
     assert np.isin(few.tables[table][column], by_default.layer.meaningful_tokens).all()
     assert table == "lexicon" or not np.isin(many.tables[table][column], by_default.layer.meaningful_tokens).all()
     [note] = [note for note in few.notes if "left out" in note]
-    assert note.startswith("left out of means, candidates and rankings: 82 tokens that training barely changed (")
+    assert note.startswith("82 tokens that training barely changed are left out of means, candidates and rankings (")
     assert not any("left out" in note for note in many.notes)
     assert many.provenance.options["all_tokens"]
     assert "all_tokens" not in few.provenance.options

@@ -16,7 +16,7 @@ from detoklens.demo import NAME as DEMO
 from detoklens.errors import DetokLensError
 from detoklens.loading import load
 from detoklens.questions.base import Question
-from detoklens.questions.options import OnText
+from detoklens.questions.options import TextQuestion
 from detoklens.questions.parameters import (
     PARAMETERS,
     REQUIRED,
@@ -140,7 +140,7 @@ def option_owners(question: type[Question]) -> dict[type, Sequence[Parameter]]:
     """The dataclasses that a command's options come from, with their settings."""
     owners: dict[type, Sequence[Parameter]] = {each: settings_of(each) for each in (AnalysedModel, question)}
     if question.takes("counts"):  # on text, counts can only weight the mean that is split off
-        owners[Corpus] = _advanced(Corpus, issubclass(question, OnText))
+        owners[Corpus] = _advanced(Corpus, issubclass(question, TextQuestion))
     if question.takes("text"):
         owners[Texts] = _advanced(Texts, "text" not in question.needs)
     if question.takes("seed") or question.takes("text"):

@@ -18,7 +18,7 @@ from detoklens.measures.attention import Measured, region_masses, text_attention
 from detoklens.measures.positions import chosen_queries
 from detoklens.parallel import Runner
 from detoklens.questions.base import ByLabel, Frames, ReportEntry, View
-from detoklens.questions.options import OnText
+from detoklens.questions.options import TextQuestion
 from detoklens.questions.parameters import Heads, Parameter, QueryPositions
 from detoklens.questions.study import Study
 from detoklens.questions.texts import check_reachable, too_short
@@ -74,7 +74,7 @@ ATTENTION_AGREEMENT = Schema(
 
 
 @dataclass(frozen=True, repr=False)
-class Attention(OnText):
+class Attention(TextQuestion):
     """Compare attention on text with the softmax of Tᵖ + Tᵖᵖ.
 
     Keys are grouped into first (position 0), self (the query), recent (the 15 before it), next (the 15 after it, in

@@ -114,7 +114,7 @@ class Question(Checked):
     """Tables named after their rows, for `--by`."""
     display_columns: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Columns of a table to display first."""
-    counted: ClassVar[bool] = True
+    reads_counts: ClassVar[bool] = True
     """Whether counts determine more than a mean weighted by frequency."""
     parallel: ClassVar[bool] = False
     """Whether it computes on several threads and takes --workers."""
@@ -159,7 +159,7 @@ class Question(Checked):
     def depends_on(self, need: Need) -> bool:
         """Whether its numbers depend on this input with these parameters."""
         by_frequency = "frequency" in (getattr(self, "mean", None), getattr(self, "weights", None))
-        return self.takes(need) and (need != "counts" or self.counted or by_frequency)
+        return self.takes(need) and (need != "counts" or self.reads_counts or by_frequency)
 
     @property
     def begins_with_bos(self) -> bool | None:

@@ -17,7 +17,7 @@ from detoklens.measures.positions import chosen_queries
 from detoklens.parallel import Runner
 from detoklens.questions.attention import DOCUMENTS, QUERY_POSITION
 from detoklens.questions.base import ByLabel, Frames, View
-from detoklens.questions.options import OnText
+from detoklens.questions.options import TextQuestion
 from detoklens.questions.parameters import QUERY_POSITIONS, Heads, Parameter
 from detoklens.questions.study import Study
 from detoklens.questions.texts import check_reachable, too_short
@@ -77,7 +77,7 @@ GROUP_CONTRIBUTIONS = Schema(
 
 
 @dataclass(frozen=True, repr=False)
-class Contributions(OnText):
+class Contributions(TextQuestion):
     """Measure how much attention on text changes when a term is removed.
 
     Learned positions have six terms, rotary positions four (ee, e, ep and the kernel p), ALiBi three. Groups of terms
@@ -136,8 +136,9 @@ class Contributions(OnText):
             "group_contributions",
             ("group_contributions",),
             "Contributions of groups of terms",
-            "The same with several terms removed at once: position (Tᵖ, Tᵖᵖ), token (Tᵉ, Tᵉᵉ), mixed (Tᵉᵖ, Tᵖᵉ) and "
-            "self-assertion (Tᵉ, Tᵖ). The groups of the paper's abstract and limitations, which have no figure.",
+            "KL divergence with several terms removed at once: position (Tᵖ, Tᵖᵖ), token (Tᵉ, Tᵉᵉ), mixed (Tᵉᵖ, Tᵖᵉ) "
+            "and self-assertion (Tᵉ, Tᵖ). The paper names these groups in its abstract and limitations, without a "
+            "figure.",
             function="draw_contributions",
             per_head=True,
         ),
@@ -162,7 +163,7 @@ class Contributions(OnText):
             "heads": study.heads(self.heads),
             "query_positions": self._positions(study),
             "formula": vars(self._formula()),
-        } | self.of_family(study)
+        } | self.applicable_options(study)
 
     def ask(self, study: Study, runner: Runner) -> Frames:
         positions, heads = self._positions(study), study.heads(self.heads)

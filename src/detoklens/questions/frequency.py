@@ -26,7 +26,7 @@ from detoklens.measures.frequency import (
 from detoklens.measures.words import token_texts
 from detoklens.parallel import Runner
 from detoklens.questions.base import ByLabel, Frames, Verdict, View
-from detoklens.questions.options import AtOffset, SplitOff
+from detoklens.questions.options import SplitOff, TokenQuestion
 from detoklens.questions.parameters import Heads, Parameter, Scale
 from detoklens.questions.study import Study
 from detoklens.scores.layer import Layer
@@ -112,7 +112,7 @@ Unseen = Literal["published", "include", "exclude"]
 
 
 @dataclass(frozen=True, repr=False)
-class Frequency(AtOffset):
+class Frequency(TokenQuestion):
     """Correlate Tᵉ and embedding variance with token frequency.
 
     A head prefers rare or frequent tokens only if its slope over log frequency is steeper than that of random query
@@ -137,7 +137,7 @@ class Frequency(AtOffset):
     report_section = "Token frequency"
     caveat = "Does not show that the preference was learned because of frequency."
     uses = frozenset({"counts", "vocabulary", "seed"})
-    counted = True
+    reads_counts = True
     tables = (FREQUENCY_BY_HEAD, EMBEDDING_VARIANCE, FREQUENCY_BY_TOKEN, SELF_ASSERTION, UNTRAINED)
     by: ClassVar[Mapping[str, str]] = {
         "head": "frequency_by_head",
@@ -292,12 +292,13 @@ class Frequency(AtOffset):
     def summarize(self, tables: Frames) -> str:
         by_head, found = tables["frequency_by_head"], self.verdict(tables)
         if found.value == "untestable":
-            return f"Whether heads prefer rare tokens can't be tested{self.manner}: {found.reason}."
+            return f"Whether heads prefer rare tokens can't be tested{self.options_note}: {found.reason}."
         if not found:
-            return f"{self.no_head} prefers rare or frequent tokens by Tᵉ{self.manner} beyond chance: {found.reason}."
+            by = f"by Tᵉ{self.options_note}"
+            return f"{self.no_head} prefers rare or frequent tokens {by} beyond chance: {found.reason}."
         rare, frequent = (int((by_head["prefers"] == kind).sum()) for kind in ("rare", "frequent"))
         return (
-            f"{rare} of {plural(len(by_head), 'head')} prefer{'s' * (rare == 1)} rare tokens by Tᵉ{self.manner}, "
+            f"{rare} of {plural(len(by_head), 'head')} prefer{'s' * (rare == 1)} rare tokens by Tᵉ{self.options_note}, "
             f"{frequent or 'none'} frequent ones: {found.reason}."
         )
 
@@ -311,7 +312,7 @@ class Frequency(AtOffset):
             f"{'within' if row['prefers'] == 'neither' else 'beyond'} chance)"
             for label, row in best.items()
         ]
-        return f"Strongest Spearman's ρ of Tᵉ{self.manner} with frequency: {listed(clauses)}."
+        return f"Strongest Spearman's ρ of Tᵉ{self.options_note} with frequency: {listed(clauses)}."
 
 
 def _preference(correlation: float | None, low: float, high: float, p: float) -> str | None:

@@ -19,7 +19,7 @@ from detoklens.measures.heatmap import draw_tokens, drawn_scores, identical_toke
 from detoklens.measures.words import token_texts
 from detoklens.parallel import Runner
 from detoklens.questions.base import ByLabel, Frames, Question, ReportEntry
-from detoklens.questions.options import AFFINITY, AtOffset
+from detoklens.questions.options import AFFINITY, TokenQuestion
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale
 from detoklens.questions.study import Study
 from detoklens.tables.schema import HEAD, KEY_TOKEN_ID, QUERY_TOKEN_ID, TOKEN, TOKEN_ID, Column, Schema
@@ -75,7 +75,7 @@ ALL_EQUAL = "Untestable: all keys have the same score in every head."
 
 
 @dataclass(frozen=True, repr=False)
-class Heatmap(AtOffset):
+class Heatmap(TokenQuestion):
     """Compute Tᵉᵉ between sampled tokens, with and without LayerNorm's σ.
 
     Prints, for each head, the range of the scores, self-match (how highly a token scores itself), and how far all
@@ -153,9 +153,10 @@ class Heatmap(AtOffset):
             return ALL_EQUAL
         best, sampled = by_self_match.row(0, named=True), len(tables["heatmap_tokens"])
         return (
-            f"{_summarize_self_match(by_self_match, self.no_head)}: over {plural(sampled, 'token')}{self.manner}, "
-            f"its score is {deviations(best['self_match'], digits=2)} the mean key, and highest for "
-            f"{percent(best['self_first'])}. {_summarize_same_keys(by_self_match, self.no_head)}."
+            f"{_summarize_self_match(by_self_match, self.no_head)}: over "
+            f"{plural(sampled, 'token')}{self.options_note}, a token's own key scores "
+            f"{deviations(best['self_match'], digits=2)} the mean key, and highest for {percent(best['self_first'])}. "
+            f"{_summarize_same_keys(by_self_match, self.no_head)}."
         )
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
@@ -167,7 +168,7 @@ class Heatmap(AtOffset):
         ]
         if not scores:
             return ALL_EQUAL
-        return f"Score of identical tokens{self.manner} against the mean key, in the best head: {listed(scores)}."
+        return f"Score of identical tokens{self.options_note} against the mean key, in the best head: {listed(scores)}."
 
 
 def _by_self_match(by_head: pl.DataFrame) -> pl.DataFrame:

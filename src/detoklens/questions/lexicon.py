@@ -32,7 +32,7 @@ from detoklens.measures.words import (
 )
 from detoklens.parallel import Arrays, Runner
 from detoklens.questions.base import ByLabel, Frames, Question, ReportEntry, View
-from detoklens.questions.options import AFFINITY, Joining
+from detoklens.questions.options import AFFINITY, PairQuestion
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale
 from detoklens.questions.partners import describe_pairs
 from detoklens.questions.study import Study
@@ -100,7 +100,7 @@ MOST_PAIRS = 10_000_000
 
 
 @dataclass(frozen=True, repr=False)
-class Lexicon(Joining):
+class Lexicon(PairQuestion):
     """Find the token pairs with the highest Tᵉᵉ in the whole vocabulary.
 
     The printed table shows the first 20 pairs of each head; other formats and --out have all. With --out, an
@@ -128,7 +128,7 @@ class Lexicon(Joining):
     report_section = "Token partners"
     progress_label = "mining pairs"
     uses = frozenset({"counts", "vocabulary"})
-    counted = True
+    reads_counts = True
     parallel = True
     tables = (LEXICON, LEXICON_BY_HEAD)
     by: ClassVar[Mapping[str, str]] = {"pair": "lexicon", "head": "lexicon_by_head"}
@@ -187,7 +187,7 @@ class Lexicon(Joining):
 
         best = largest_pairs(factors, len(heads), study.meaningful_tokens(), self.top, not self.no_self, runner)
         pairs = pl.concat(_ranked(head, of_head) for head, of_head in zip(heads, best, strict=True))
-        lexicon = describe_pairs(study, LEXICON, pairs.with_columns(is_word=None), self.is_ahead)
+        lexicon = describe_pairs(study, LEXICON, pairs.with_columns(is_word=None), self.looks_ahead)
         words = pl.Series("is_word", _check_words(lexicon["joined"], is_word), pl.Boolean)
         lexicon = lexicon.with_columns(words)
         nulls = [self._nulls(study, head, of_head, is_word) for head, of_head in zip(heads, best, strict=True)]
@@ -202,7 +202,7 @@ class Lexicon(Joining):
         keys, queries = keys[is_other], queries[is_other]
         if len(keys) < FEWEST_EXCHANGED:
             return {"head": head}
-        first, second = (queries, keys) if self.is_ahead else (keys, queries)
+        first, second = (queries, keys) if self.looks_ahead else (keys, queries)
         words = pl.Series(_check_words(joined_texts(study.layer, first, second), is_word), dtype=pl.Boolean)
         seen = None if study.counts is None else float(np.mean(pair_counts(study.counts, first, second) > 0))
         return {"head": head, "word_null": words.mean(), "seen_null": seen}
@@ -232,7 +232,7 @@ class Lexicon(Joining):
     def _in_order(self, column: str) -> tuple[str, str]:
         """The columns of the two tokens of a pair in text order."""
         back = (f"key_{column}", f"query_{column}")
-        return back[::-1] if self.is_ahead else back
+        return back[::-1] if self.looks_ahead else back
 
     def summarize(self, tables: Frames) -> str:
         """The strongest pairs of the head with the largest share of corpus pairs, else of words."""
@@ -241,7 +241,7 @@ class Lexicon(Joining):
             return NO_PAIRS
         first = tables["lexicon"].filter(head=best["head"]).sort("rank").head(NAMED_PAIRS)
         shown = [_shown(pair, self._in_order("token")) for pair in first.iter_rows(named=True)]
-        of = f"the {plural(best['pairs'], 'strongest pair')} of {head_name(best['head'])}{self.manner}"
+        of = f"the {plural(best['pairs'], 'strongest pair')} of {head_name(best['head'])}{self.options_note}"
         shares = []
         for name, words in SHARES.items():
             null = best[name.replace("share", "null")]
@@ -261,9 +261,9 @@ class Lexicon(Joining):
         for name, words in SHARES.items():
             if all(row[name] is not None for row in best.values()):
                 shares = [f"{percent(row[name])} in {models[label]}" for label, row in best.items()]
-                return f"Share of the best head's strongest pairs{self.manner} that {words}: {listed(shares)}."
+                return f"Share of the best head's strongest pairs{self.options_note} that {words}: {listed(shares)}."
         scores = [f"{row['largest_score']:.3g} in {models[label]}" for label, row in best.items()]
-        return f"Largest Tᵉᵉ of a pair{self.manner}: {listed(scores)}."
+        return f"Largest Tᵉᵉ of a pair{self.options_note}: {listed(scores)}."
 
 
 def _ranked(head: int, pairs: Arrays) -> pl.DataFrame:

@@ -41,30 +41,32 @@ SplitOff = Annotated[
 
 
 @dataclass(frozen=True, repr=False)
-class SplitTerms(Question):
+class TermQuestion(Question):
     """A question about terms; in rotary and ALiBi models they depend on the mean that is split off."""
 
     mean: SplitOff = field(default="vocabulary", kw_only=True)
 
     uses = frozenset({"counts"})
-    of_families: ClassVar[frozenset[str]] = frozenset({"mean", "length"})
+    family_options: ClassVar[frozenset[str]] = frozenset({"mean", "length"})
     """The options that apply to some families only."""
-    counted = False
+    reads_counts = False
 
     def settings(self, study: Study) -> dict[str, Any]:
         """Without the options that don't apply to this family."""
         values = super().settings(study).items()
-        settings = {name: value for name, value in values if name not in self.of_families} | self.of_family(study)
+        settings = {name: value for name, value in values if name not in self.family_options} | self.applicable_options(
+            study
+        )
         if settings.get("mean") != "vocabulary":
             return settings
         left_out = np.setdiff1d(np.arange(study.layer.vocab_size), study.layer.meaningful_tokens)
         return settings | ({"tokens_left_out": digest([left_out])} if left_out.size else {})
 
-    def of_family(self, study: Study) -> dict[str, Any]:
+    def applicable_options(self, study: Study) -> dict[str, Any]:
         """The options that apply to this family; an error if another one was set."""
         found = {}
         for setting in settings_of(type(self)):
-            if setting.name not in self.of_families:
+            if setting.name not in self.family_options:
                 continue
             applies, refusal = APPLIES[setting.name]
             value = getattr(self, setting.name)
@@ -87,7 +89,7 @@ class SplitTerms(Question):
 
 
 @dataclass(frozen=True, repr=False)
-class OnText(SplitTerms):
+class TextQuestion(TermQuestion):
     """A question about attention on text, which may differ from its study in the beginning-of-text token.
 
     The paper's Figure 4 prepends the token and its Figure 3E does not, so a report asks each question its own way.
@@ -113,7 +115,7 @@ class OnText(SplitTerms):
 
 
 @dataclass(frozen=True, repr=False)
-class AtOffset(SplitTerms):
+class TokenQuestion(TermQuestion):
     """A question about token terms; for rotary models at one offset, by default with no mean split off."""
 
     offset: Annotated[
@@ -121,14 +123,14 @@ class AtOffset(SplitTerms):
     ] = field(default=1, kw_only=True)
     mean: SplitOff = field(default="none", kw_only=True)
 
-    of_families: ClassVar[frozenset[str]] = SplitTerms.of_families | {"offset"}
+    family_options: ClassVar[frozenset[str]] = TermQuestion.family_options | {"offset"}
 
     @property
-    def manner(self) -> str:
+    def options_note(self) -> str:
         """The options that differ from their defaults: ` (offset 2, means split off)`."""
         words = [f"offset {self.offset}"] if self.offset != 1 else []
         words += [SPLIT_OFF[self.mean]] if self.mean != type(self).mean else []
-        words += ["keys after the query"] if isinstance(self, Joining) and self.is_ahead else []
+        words += ["keys after the query"] if isinstance(self, PairQuestion) and self.looks_ahead else []
         return f" ({', '.join(words)})" if words else ""
 
     def report_variants(self, study: Study, label: str, remark: str = "") -> list[ReportEntry]:
@@ -138,7 +140,7 @@ class AtOffset(SplitTerms):
         if study.layer.positions != "learned":
             split = replace(self, mean="vocabulary")
             entries.append(entry(split, f"{label}_split", f"{remark}, means split off"))
-        if isinstance(self, Joining) and not study.layer.is_causal:
+        if isinstance(self, PairQuestion) and not study.layer.is_causal:
             ahead = replace(self, direction="ahead")
             entries.append(entry(ahead, f"{label}_ahead", f"{remark}, key after query"))
         return entries
@@ -157,7 +159,7 @@ class AtOffset(SplitTerms):
 
 
 @dataclass(frozen=True, repr=False)
-class Joining(AtOffset):
+class PairQuestion(TokenQuestion):
     """A question about adjacent tokens: keys before the query, or after it."""
 
     direction: Annotated[
@@ -168,10 +170,10 @@ class Joining(AtOffset):
         ),
     ] = field(default="back", kw_only=True)
 
-    of_families: ClassVar[frozenset[str]] = AtOffset.of_families | {"direction"}
+    family_options: ClassVar[frozenset[str]] = TokenQuestion.family_options | {"direction"}
 
     @property
-    def is_ahead(self) -> bool:
+    def looks_ahead(self) -> bool:
         return self.direction == "ahead"
 
 

@@ -18,7 +18,7 @@ from detoklens.measures.ranking import HeadScores, pair_counts, top_keys
 from detoklens.measures.words import joined_texts, token_texts
 from detoklens.parallel import Runner
 from detoklens.questions.base import Frames, Question, ReportEntry, View
-from detoklens.questions.options import AFFINITY, Joining
+from detoklens.questions.options import AFFINITY, PairQuestion
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale, to_cli_args
 from detoklens.questions.study import Study
 from detoklens.scores.affinity import Affinity
@@ -64,7 +64,7 @@ def token_words(tokens: Sequence[str | int]) -> list[str]:
 
 
 @dataclass(frozen=True, repr=False)
-class Partners(Joining):
+class Partners(PairQuestion):
     """List the key tokens with the highest Tᵉᵉ for a query token, per head.
 
     Tokens must match exactly: " Korea" with its space and "Korea" are two tokens.
@@ -90,7 +90,7 @@ class Partners(Joining):
     report_section = "Token partners"
     progress_label = "ranking keys"
     uses = frozenset({"counts", "vocabulary"})
-    counted = True
+    reads_counts = True
     tables = (PARTNERS,)
     equation = AFFINITY
     figures = (
@@ -129,7 +129,7 @@ class Partners(Joining):
         heads, queries = study.heads(self.heads), self._query_ids(study)
         affinity = self.affinity(study, self.scale, self.centred, heads, queries)
         partners = partners_of(affinity, heads, queries, self.top, study.meaningful_tokens())
-        return {"partners": describe_pairs(study, PARTNERS, partners, self.is_ahead)}
+        return {"partners": describe_pairs(study, PARTNERS, partners, self.looks_ahead)}
 
     def summarize(self, tables: Frames) -> str:
         """The top partners of the first token, in the head with its largest score."""
@@ -138,7 +138,7 @@ class Partners(Joining):
         best = found.filter(query_token_id=first["query_token_id"][0], head=first["head"][0]).sort("rank").head(3)
         keys = [f"“{_shown(key, number)}”" for key, number in best.select("key_token", "key_token_id").iter_rows()]
         query = _shown(first["query_token"][0], first["query_token_id"][0])
-        return f"“{query}” scores highest in {head_name(first['head'][0])}{self.manner}, with {listed(keys)}."
+        return f"“{query}” scores highest in {head_name(first['head'][0])}{self.options_note}, with {listed(keys)}."
 
     def views(self, tables: Frames) -> Sequence[View]:
         """Without ids, unless the tokens have no text."""
@@ -149,7 +149,7 @@ class Partners(Joining):
 
     def page_views(self, tables: Frames) -> Sequence[View]:
         """The same with a mark between the two joined tokens."""
-        order = ("query_token", "key_token") if self.is_ahead else ("key_token", "query_token")
+        order = ("query_token", "key_token") if self.looks_ahead else ("key_token", "query_token")
         seamed = pl.concat_str(*order, separator=SEAM).alias("joined")
         return [View(view.title, view.frame.with_columns(seamed)) for view in self.views(tables)]
 
@@ -188,10 +188,10 @@ def partners_of(
     )
 
 
-def describe_pairs(study: Study, schema: Schema, pairs: pl.DataFrame, is_ahead: bool) -> pl.DataFrame:
+def describe_pairs(study: Study, schema: Schema, pairs: pl.DataFrame, looks_ahead: bool) -> pl.DataFrame:
     """A table of pairs with their texts and, with counts, how often they occur."""
     queries, keys = pairs["query_token_id"].to_numpy(), pairs["key_token_id"].to_numpy()
-    first, second = (queries, keys) if is_ahead else (keys, queries)
+    first, second = (queries, keys) if looks_ahead else (keys, queries)
     described = pairs.with_columns(
         pl.Series("query_token", token_texts(study.layer, queries), pl.String),
         pl.Series("key_token", token_texts(study.layer, keys), pl.String),

@@ -243,8 +243,9 @@ class Study:
         left_out = [f"{plural(untrained, 'token')} that training barely changed"] * bool(untrained)
         left_out += [f"{plural(impossible, 'token')} that no text contains"] * bool(impossible)
         if left_out and len(layer.meaningful_tokens) < layer.vocab_size:
+            are = "is" if untrained + impossible == 1 else "are"
             self.notes.append(
-                f"left out of means, candidates and rankings: {listed(left_out)} (all_tokens includes them; "
+                f"{listed(left_out)} {are} left out of means, candidates and rankings (all_tokens includes them; "
                 "`frequency --by untrained` lists them)"
             )
         return layer.meaningful_tokens

@@ -139,8 +139,9 @@ class Variance(OverVocabulary):
             "last_positions",
             ("last_queries",),
             "The last query positions",
-            "Tᵖᵖ without LayerNorm for the last five query positions. Odd: the last one deviates as if undertrained; "
-            "untestable if the others are untrained too, or too few. The paper's Figure 7.",
+            "Tᵖᵖ without LayerNorm for the last five query positions. A head is marked undertrained if the last "
+            "one departs from the others, and untestable if the others are untrained, too, or too few. The paper's "
+            "Figure 7.",
             optional=("undertrained",),
             per_head=True,
         ),
@@ -239,7 +240,7 @@ FIRST, NEXT = theme.SERIES[0], theme.SERIES[1]
 LAST = theme.Style(theme.INK, "solid", "o", "")
 PANELS = {"Tᵖ without LayerNorm": "_without_norm", "Tᵖ with LayerNorm": ""}
 FEW = 10
-VERDICTS = {True: " (odd)", False: "", None: " (untestable)"}
+VERDICTS = {True: " (undertrained)", False: "", None: " (untestable)"}
 
 
 def position_variance(position_variance: pl.DataFrame, *, width: theme.Width = "page") -> Figure:

@@ -29,7 +29,7 @@ from detoklens.measures.words import (
 )
 from detoklens.parallel import Runner
 from detoklens.questions.base import ByLabel, Frames, ReportEntry, Verdict
-from detoklens.questions.options import Joining
+from detoklens.questions.options import PairQuestion
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale
 from detoklens.questions.study import Study
 from detoklens.tables.schema import (
@@ -114,7 +114,7 @@ def by_file(*flag: str) -> Callable[[Path | Sequence[str]], list[str]]:
 
 
 @dataclass(frozen=True, repr=False)
-class Words(Joining):
+class Words(PairQuestion):
     """Rank the preceding piece of split words among all key tokens.
 
     Rank 1 is best. There are two controls, each the rank of a piece of another word: any piece, and one of the same
@@ -143,7 +143,7 @@ class Words(Joining):
 
     progress_label = "ranking pieces"
     report_section = "Token partners"
-    caveat = "Tested on pieces of listed words only, not on other pairs; not a test of attention on text."
+    caveat = "Tests the pieces of listed words, not other pairs, and not attention on text."
     needs = frozenset({"vocabulary"})
     tables = (WORDS_BY_HEAD, WORD_PIECES, WORD_RANKS)
     compared_tables = ("words_by_head",)
@@ -159,8 +159,8 @@ class Words(Joining):
             ("words_by_head",),
             "Ranks of preceding pieces",
             "Median rank of a word's preceding piece for its following piece (ahead: the reverse), as a share of the "
-            "vocabulary; smaller is better, 0.5 is chance. Hollow: the stronger control, another word's piece (any, "
-            "or one of the same class).",
+            "vocabulary; smaller is better, 0.5 is chance. Hollow marks: the stronger control, another word's piece "
+            "(any, or one of the same class).",
         ),
     )
 
@@ -189,7 +189,7 @@ class Words(Joining):
                 "word_ranks": WORD_RANKS.of_rows([]),
             }
         pairs = word_pairs(split)
-        if self.is_ahead:
+        if self.looks_ahead:
             pairs = pairs.ahead()
         classes = exchange_classes(layer.vocabulary, pairs.keys)
         tokens = np.union1d(study.meaningful_tokens(), np.concatenate([pairs.keys, pairs.queries]))
@@ -215,8 +215,8 @@ class Words(Joining):
         }
         single, double = sizes.count(1), sizes.count(2)
         runner.say(
-            f"{len(split)} words: {single} of one token (left out), {double} of two, "
-            f"{len(split) - single - double} of more; {len(pairs.words)} pairs are ranked"
+            f"{plural(len(split), 'word')}: {single} of one token (skipped), {double} of two, "
+            f"{len(split) - single - double} of more; pairs to rank: {len(pairs.words)}"
         )
         return {
             "words_by_head": WORDS_BY_HEAD.frame(by_head),
@@ -233,7 +233,7 @@ class Words(Joining):
         verdict, best = self.verdict(tables), best_by_words(tables["words_by_head"])
         if best is None:
             return f"Untestable: {NOTHING_SPLIT}."
-        name, piece = head_name(best["head"]), f"a word's {self._sought}{self.manner}"
+        name, piece = head_name(best["head"]), f"a word's {self._sought}{self.options_note}"
         top = f"top {_share(best['median_share'])} of the vocabulary"
         if verdict.value == "untestable":
             return f"Untestable: {verdict.reason}. {name} ranks {piece} highest: its median rank is in the {top}."
@@ -256,12 +256,12 @@ class Words(Joining):
                 ranks.append(f"{_share(row['median_share'])} in {label} ({head_name(row['head'])}{control})")
         if not ranks:
             return f"Untestable: {NOTHING_SPLIT}."
-        of = f"a word's {self._sought} in the best head{self.manner}"
+        of = f"a word's {self._sought} in the best head{self.options_note}"
         return f"Median rank of {of}, as a share of the vocabulary: {listed(ranks)}."
 
     @property
     def _sought(self) -> str:
-        return "following piece" if self.is_ahead else "preceding piece"
+        return "following piece" if self.looks_ahead else "preceding piece"
 
 
 def words_verdict(by_head: pl.DataFrame) -> Verdict:

@@ -37,7 +37,11 @@ ANATOMY_BY_HEAD = Schema(
     "anatomy_by_head",
     "What makes the score of each head vary?",
     HEAD,
-    Column("sd", "standard deviation of the scaled score over key tokens, offsets and their queries", defined=True),
+    Column(
+        "sd",
+        "standard deviation of the scaled score, without the part that depends on the query token alone",
+        defined=True,
+    ),
     Column("offset", "share of its variance due to the offset alone; the six shares add up to 1"),
     Column("key", "share due to the key token alone, for any query and offset"),
     Column("key_offset", "share due to key tokens that matter at some offsets only"),

@@ -115,7 +115,7 @@ PRECISION_BY_TOKEN = Schema(
     TOKEN,
     Column("average_precision", "weighted average precision; null where the AUROC is undefined"),
     Column("k", "number of top keys", "Int32"),
-    Column("precision_at_k", "share of positives among the top k keys; ties in expectation"),
+    Column("precision_at_k", "share of positives among the top k keys; the expected share if keys tie at rank k"),
 )
 
 ROC_POINTS = Schema(
@@ -175,11 +175,15 @@ class GroundTruth:
         """Refuse settings that contradict each other."""
         if self.words is not None and self.source != "words":
             words = words_file(self.words)
-            raise DetokLensError(f"the word list {words} is not used with truth={self.source!r}; pass truth='words'")
+            raise DetokLensError(
+                f"the word list {words} needs the truth 'words', not {self.source!r}; change one of them"
+            )
         if not isfinite(self.pmi_above):
             raise DetokLensError(f"pmi_above={self.pmi_above} is not a finite number of bits; pass one, e.g. 0")
         if self.kind == "pmi" and self.source != "counts":
-            raise DetokLensError(f"positives='pmi' is not used with truth={self.source!r}; pass truth='counts'")
+            raise DetokLensError(
+                f"the positives 'pmi' need the truth 'counts', not {self.source!r}; change one of them"
+            )
 
     def __str__(self) -> str:
         return {

@@ -69,7 +69,7 @@ def deeper_tables(question: Auroc, study: Study, runner: Runner) -> Frames:
     deeper_study = Study(deeper, study.counts, study.texts, study.seed, study.work)
     queries, keys = linked_tokens(texts, question.places_back)
     predicted = predicted_links(question.affinity(deeper_study, question.scale, question.centred, heads), queries, keys)
-    later = keys if question.is_ahead else queries
+    later = keys if question.looks_ahead else queries
     pieces = np.isin(later, study.layer.vocabulary.word_internal()) if study.has("vocabulary") else None
     tables = replace(question, layer=0, bos=None).ask(deeper_study, runner)
     return {**tables, "auroc_validity": validity(heads, layer, predicted, real, pieces)}

@@ -48,7 +48,7 @@ from detoklens.questions.auroc.verdict import (
     summarize_validity,
 )
 from detoklens.questions.base import ByLabel, Frames, Need, Question, ReportEntry, Verdict, View
-from detoklens.questions.options import Joining
+from detoklens.questions.options import PairQuestion
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale, to_cli_args
 from detoklens.questions.partners import example_tokens
 from detoklens.questions.study import Study
@@ -64,7 +64,7 @@ Within = Literal["class", "clusters"]
 
 
 @dataclass(frozen=True, repr=False)
-class Auroc(Joining):
+class Auroc(PairQuestion):
     """Test which heads rank a token's corpus predecessors above other tokens.
 
     Prints each head's AUROC with its nulls: queries exchanged among all tokens, within orthographic classes and within
@@ -150,7 +150,7 @@ class Auroc(Joining):
 
     progress_label = "ranking keys"
     report_section = "Detokenization heads"
-    caveat = "Shows what the head can tell apart, from weights; not how often this term decides its attention on text."
+    caveat = "Weights show what a head can distinguish, not how often this term decides its attention on text."
     uses = frozenset({"counts", "vocabulary", "seed", "text"})
     parallel = True
     tables = (GLANCE, AUROC_BY_TOKEN, *OF_HEADS, PRECISION_BY_TOKEN, ROC_POINTS, AUROC_VALIDITY)
@@ -167,9 +167,10 @@ class Auroc(Joining):
             ("auroc_by_head",),
             "AUROC by head",
             "Mean AUROC of Tᵉᵉ over query tokens, with its 95 % interval over query tokens, for this vocabulary: the "
-            "paper's Figure 2D. Hollow: its nulls (queries exchanged among all tokens; within their class or cluster, "
-            "whichever is closer, at the distance of its margin; keys permuted among equally frequent ones) and the "
-            "AUROC of corpus frequency alone. With counts, also among equally frequent keys. 0.5 is chance.",
+            "paper's Figure 2D. Hollow marks are the nulls: queries exchanged among all tokens; queries exchanged "
+            "within their class or cluster (whichever is closer, drawn below the AUROC by its margin); keys permuted "
+            "among equally frequent ones. The AUROC of corpus frequency alone is hollow, too. With counts, the same "
+            "among equally frequent keys. 0.5 is chance.",
             optional=("auroc_controls",),
         ),
         FigureSpec(
@@ -193,9 +194,9 @@ class Auroc(Joining):
             "compare_auroc",
             ("auroc_by_head",),
             "AUROC by head in several checkpoints",
-            "Mean AUROC with its 95 % interval over query tokens, for each head and checkpoint. Hollow: the largest "
-            "null. With counts, also among equally frequent keys. A head that is not to the right of its null doesn't "
-            "use the query, however high its AUROC.",
+            "Mean AUROC with its 95 % interval over query tokens, for each head and checkpoint. Hollow marks: the "
+            "largest null. With counts, also among equally frequent keys. A head that is not to the right of its null "
+            "doesn't use the query, however high its AUROC.",
             optional=("auroc_controls",),
         ),
     )
@@ -238,7 +239,7 @@ class Auroc(Joining):
     @property
     def places_back(self) -> int:
         """How many positions the key precedes the query; negative if it follows."""
-        return -1 if self.is_ahead and self.offset == 1 else self.offset
+        return -1 if self.looks_ahead and self.offset == 1 else self.offset
 
     def depends_on(self, need: Need) -> bool:
         with_controls = self.roc is None and self.controls
@@ -270,7 +271,7 @@ class Auroc(Joining):
             what = "on continuation tokens" if self.pieces else f"with the truth {self.truth}"
             raise MissingError("vocabulary", f"Auroc {what} needs a tokenizer")
         settings = {"heads": study.heads(self.heads), "centred": self.centred, "scale": self.scale}
-        settings |= self.ground_truth.settings() | self.of_family(study)
+        settings |= self.ground_truth.settings() | self.applicable_options(study)
         if self.layer:  # with the blocks up to this one and how they compute, which decide the numbers
             checkpoint = study.layer.checkpoint
             check_layer(checkpoint, self.layer)
@@ -286,7 +287,7 @@ class Auroc(Joining):
     def _query_ids(self, study: Study) -> list[int]:
         """Ahead, continuation tokens are the keys, so any token may be a query."""
         named = None if self.tokens is None else study.token_ids(self.tokens)
-        return query_tokens(study.layer, named, self.pieces and not self.is_ahead)
+        return query_tokens(study.layer, named, self.pieces and not self.looks_ahead)
 
     def ask(self, study: Study, runner: Runner) -> Frames:
         self.split_off(study)  # notes the tokens that its mean leaves out, also if another question computed it
@@ -294,7 +295,7 @@ class Auroc(Joining):
             return deeper_tables(self, study, runner)
         heads, layer = study.heads(self.heads), study.layer
         positives = self.ground_truth.positives(layer, study.counts)
-        if self.is_ahead:
+        if self.looks_ahead:
             positives = positives.ahead()
             if self.pieces:
                 positives = positives.where(np.isin(positives.keys, layer.vocabulary.word_internal()))
@@ -314,7 +315,9 @@ class Auroc(Joining):
             groups["within_class"] = orthographic_classes(study.layer.vocabulary, study.layer.vocab_size)
         if self.controls and self.within == "clusters" and counts is not None:
             bigrams = seen_pairs(counts.bigrams)
-            groups["within_cluster"] = predecessor_clusters(bigrams.ahead() if self.is_ahead else bigrams, study.seed)
+            groups["within_cluster"] = predecessor_clusters(
+                bigrams.ahead() if self.looks_ahead else bigrams, study.seed
+            )
         affinity = study.layer.token_affinity(self.scale, self.centred, heads, offset=self.offset)
         others = self._with_the_same_scores(study)
         query_sets = [QuerySet(each._query_ids(study), each._shift(study, affinity)) for each in (self, *others)]
@@ -326,12 +329,12 @@ class Auroc(Joining):
 
     def _with_the_same_scores(self, study: Study) -> list[Auroc]:
         """Upcoming questions about other query tokens, or with a mean split off; ahead, pieces decide the positives."""
-        upcoming = (each for each in study.upcoming if isinstance(each, Auroc) and each.is_ahead == self.is_ahead)
+        upcoming = (each for each in study.upcoming if isinstance(each, Auroc) and each.looks_ahead == self.looks_ahead)
         alike = (
             each
             for each in upcoming
             if replace(each, tokens=self.tokens, mean=self.mean, pieces=self.pieces) == self
-            and (each.pieces == self.pieces or not self.is_ahead)
+            and (each.pieces == self.pieces or not self.looks_ahead)
         )
         return [each for each in alike if each != self and not study.is_answered(each)]
 
@@ -351,15 +354,15 @@ class Auroc(Joining):
         """The head that detokenizes, if any, and the control that decided; or the largest areas under curves."""
         validity = self._validity(tables)
         if "roc_points" in tables:
-            return summarize_curves(tables["roc_points"], self.layer, self.manner) + validity
-        truth = self._truth_label() + self.manner
+            return summarize_curves(tables["roc_points"], self.layer, self.options_note) + validity
+        truth = self._truth_label() + self.options_note
         controls, queries = tables["auroc_controls"], self._queries_label(tables)
         return summarize_heads(controls, queries, truth, self.layer, self.no_head) + validity
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
         controls = {label: tables["auroc_controls"] for label, tables in by_label.items() if "auroc_controls" in tables}
         queries = self._queries_label(next(iter(by_label.values()))) if controls else ""
-        summary = compare_heads(controls, f"{queries}{self._truth_label()}{self.manner}", self.layer)
+        summary = compare_heads(controls, f"{queries}{self._truth_label()}{self.options_note}", self.layer)
         if not summary:
             return super().summarize_comparison(by_label)
         validity = [f" In {label}:{self._validity(tables)}" for label, tables in by_label.items()] if self.layer else []
@@ -367,7 +370,7 @@ class Auroc(Joining):
 
     def _queries_label(self, tables: Frames) -> str:
         if self.pieces:
-            return "for continuation tokens as keys" if self.is_ahead else "on continuation tokens"
+            return "for continuation tokens as keys" if self.looks_ahead else "on continuation tokens"
         if self.tokens is None:
             return "on all tokens"
         return f"on {plural(tables['auroc_by_head']['tokens'][0], 'token')}"

@@ -184,7 +184,7 @@ def _frequency_clause(row: Mapping[str, Any]) -> str:
         return " " + sentence(f"frequency alone ranks keys better ({alone:.3f}){exception}")
     if alone is None or matched is None:
         return ""
-    return f" Frequency alone: {alone:.3f}; frequency-matched {matched:.3f} (head {row['matched']:.3f})."
+    return f" Frequency alone: {alone:.3f}; among equally frequent keys {matched:.3f} (head {row['matched']:.3f})."
 
 
 def compare_heads(controls: Mapping[str, pl.DataFrame], queries: str, layer: int = 0) -> str:

@@ -21,7 +21,7 @@ from detoklens.questions.explain.compute import (
     summarize_links,
     terms_of,
 )
-from detoklens.questions.options import SplitTerms
+from detoklens.questions.options import TermQuestion
 from detoklens.questions.parameters import Heads, Parameter, comma_separated, to_cli_args, whole_numbers
 from detoklens.questions.texts import find_beginning
 from detoklens.scores.terms import MEANINGS
@@ -52,7 +52,7 @@ ALL_TERMS = tuple(dict.fromkeys(str(name) for meanings in MEANINGS.values() for 
 
 
 @dataclass(frozen=True, repr=False)
-class Explain(SplitTerms):
+class Explain(TermQuestion):
     """Show which term explains each head's strongest links in a text.
 
     A link is a pair of a query and a key token; its term is the one whose removal lowers its attention most. The full
@@ -112,7 +112,7 @@ class Explain(SplitTerms):
 
     def settings(self, study: Study) -> dict[str, Any]:
         asked = {"token_ids": self._ids(study), "heads": study.heads(self.heads), "top": self.top}
-        return asked | self.of_family(study)
+        return asked | self.applicable_options(study)
 
     def cli_args(self, study: Study) -> list[str]:
         """A text that looks like an option, or contains a null character, is passed as token ids."""

@@ -26,7 +26,7 @@ from detoklens.questions.frequency import CLEAR_CORRELATION, Frequency
 from detoklens.questions.lookback.compute import PARTS
 from detoklens.questions.lookback.question import Lookback
 from detoklens.questions.lookback.verdict import LEAST, judge_lookback
-from detoklens.questions.options import Joining, SplitOff
+from detoklens.questions.options import PairQuestion, SplitOff
 from detoklens.questions.parameters import Centred, Parameter, Scale
 from detoklens.questions.parameters import Heads as HeadNumbers
 from detoklens.questions.shape import Shape
@@ -111,7 +111,7 @@ YES, NO, UNTESTABLE = "yes", "no", "not testable"
 
 
 @dataclass(frozen=True, repr=False)
-class Heads(Joining):
+class Heads(PairQuestion):
     """Print a scorecard of all heads, one row each.
 
     Each head gets yes, no or not testable for each measure. --by measure adds the reasons; --by head prints the numbers
@@ -130,7 +130,7 @@ class Heads(Joining):
     progress_label = "judging heads"
     report_section = "Scorecard"
     uses = frozenset({"counts", "vocabulary", "seed"})
-    counted = True
+    reads_counts = True
     parallel = True
     tables = (HEADS, SCORECARD)
     by: ClassVar[Mapping[str, str]] = {"head": "heads", "measure": "scorecard"}

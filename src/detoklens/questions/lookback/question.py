@@ -33,7 +33,7 @@ from detoklens.questions.lookback.compute import (
     text_lookback,
 )
 from detoklens.questions.lookback.verdict import PREVIOUS, describe_closest, describe_switch, judge_lookback, text_gaps
-from detoklens.questions.options import SplitOff, SplitTerms
+from detoklens.questions.options import SplitOff, TermQuestion
 from detoklens.questions.parameters import Heads, Parameter, comma_separated, whole_numbers
 from detoklens.questions.study import Study
 from detoklens.scores.layer import Layer
@@ -156,7 +156,7 @@ LOOKBACK_BY_POSITION = Schema(
 
 
 @dataclass(frozen=True, repr=False)
-class Lookback(SplitTerms):
+class Lookback(TermQuestion):
     """Find what makes heads look back from continuation tokens, but not from whole words.
 
     A query's lift is its score for the previous token minus that for tokens 2 to 15 back. It has a position part
@@ -199,9 +199,9 @@ class Lookback(SplitTerms):
     reported: ClassVar[Mapping[str, Any]] = {"compared": True}
     needs = frozenset({"counts", "vocabulary"})
     uses = frozenset({"text", "seed"})
-    counted = True
+    reads_counts = True
     parallel = True
-    of_families: ClassVar[frozenset[str]] = frozenset({"mean"})
+    family_options: ClassVar[frozenset[str]] = frozenset({"mean"})
     tables = (
         LOOKBACK_BY_HEAD,
         LOOKBACK_BY_TERM,

@@ -41,7 +41,7 @@ class Paper(Question):
     display_columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "paper_ranks": ("head", "query_token", "key_token", "paper_rank", "rank", "difference", "score"),
     }
-    equation = "each claim names its rule; the evidence is that of the question named with it"
+    equation = "each claim states its own rule; the question named with it gives the evidence"
 
     def ask(self, study: Study, runner: Runner) -> Frames:
         ranks = paper_ranks(study.layer) if study.has("vocabulary") else None

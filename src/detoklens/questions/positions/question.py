@@ -20,7 +20,7 @@ from detoklens.measures.positions import (
 )
 from detoklens.parallel import Runner
 from detoklens.questions.base import ByLabel, Frames, Question, ReportEntry, View
-from detoklens.questions.options import SplitTerms
+from detoklens.questions.options import TermQuestion
 from detoklens.questions.parameters import Heads, Parameter, QueryPositions
 from detoklens.questions.study import Study
 from detoklens.questions.texts import check_reachable
@@ -80,7 +80,7 @@ class OverVocabulary(Question):
 
     progress_label = "computing σ"
     uses = frozenset({"counts"})
-    counted = False
+    reads_counts = False
 
     def note_trained_range(self, study: Study, runner: Runner) -> None:
         """Note if only the first positions are trained; defaults stay within them."""
@@ -101,7 +101,7 @@ class OverVocabulary(Question):
 
 
 @dataclass(frozen=True, repr=False)
-class OfPositions(OverVocabulary, SplitTerms):
+class OfPositions(OverVocabulary, TermQuestion):
     """The same for every family: the kernel of rotary and ALiBi positions depends on a mean instead of σ."""
 
     query_positions: QueryPositions = None

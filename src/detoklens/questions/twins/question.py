@@ -103,7 +103,7 @@ class Twins(Question):
 
     progress_label = "ranking twins"
     report_section = "Words written by the layer"
-    caveat = "The text is only a beginning-of-text token and one word; longer texts may distract the heads."
+    caveat = "The text is only a beginning-of-text token and one word. In longer texts, heads may attend elsewhere."
     needs = frozenset({"vocabulary"})
     uses = frozenset({"seed"})
     tables = (TWINS_BY_CONDITION, TWINS)
@@ -127,8 +127,8 @@ class Twins(Question):
             "Rank of the twin by condition",
             "Median rank of a word's twin among the candidates, with its 95 % interval over words (left is better): "
             "unchanged, in the four controls, with one head's attention to earlier pieces cut, and with one term left "
-            "out or alone; words of the fewest pieces. Right: geometric mean over words of the rank ratio. The dotted "
-            "line marks the unchanged word.",
+            "out or used alone, for words of the fewest pieces. Right: geometric mean over words of the rank ratio. "
+            "The dotted line marks the unchanged word.",
         ),
         FigureSpec(
             "twins_pieces",
