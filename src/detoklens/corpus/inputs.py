@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fnmatch
 import glob
 import hashlib
 import itertools
@@ -11,12 +10,8 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from detoklens.errors import CorpusError, HubError
-
-if TYPE_CHECKING:
-    from detoklens.hub.repository import Repository
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 KINDS = (".txt", ".jsonl", ".parquet")
@@ -162,50 +157,22 @@ def describe(name: str, path: str) -> InputFile:
     return InputFile(name, os.path.abspath(path), size, first, last)
 
 
-CONVERTED = "refs/convert/parquet"
-"""The branch with the hub's parquet copy of a dataset in another format."""
-
-
 def download_dataset(argument: str, accepted: Accepted = TEXTS) -> list[tuple[str, str]]:
     """Return (name, local path) of the files of `owner/name`, or of those that match `owner/name/pattern`.
 
     Files are stored in the hub's cache and downloaded once.
     """
-    from detoklens.hub.repository import MAIN, Repository
-    from detoklens.hub.session import one_line_errors
+    from detoklens.hub.repository import fetch_dataset
 
-    owner, name, *pattern = argument.split("/")
-    dataset = Repository("dataset", f"{owner}/{name}")
+    owner, name, *inside = argument.split("/")
+    dataset, pattern = f"{owner}/{name}", "/".join(inside)
     try:
-        with one_line_errors(dataset, MAIN):
-            commit, files, companions = _find_files(dataset, "/".join(pattern), accepted)
-            for file in companions:
-                dataset.fetch(commit, file)
-            return [(f"{dataset}/{file}", str(dataset.fetch(commit, file))) for file in files]
+        files = fetch_dataset(dataset, pattern, accepted.test, accepted.companions)
     except HubError as error:
         raise CorpusError(f"{argument}: not a local file, and not available from the hub ({error})") from error
-
-
-def _find_files(dataset: Repository, pattern: str, accepted: Accepted) -> tuple[str, list[str], list[str]]:
-    """Return the commit, its countable files (the main branch's, else those of the hub's parquet copy), and companions
-    of these files."""
-    from detoklens.hub.repository import MAIN
-    from detoklens.hub.session import RefusedError
-
-    below = pattern.rstrip("/") + "/"
-    for branch in (MAIN, CONVERTED):
-        try:
-            commit, listed = dataset.list_files(branch)
-        except RefusedError as error:
-            if error.code != "RevisionNotFound":
-                raise
-            continue
-        matching = (f for f in listed if not pattern or fnmatch.fnmatchcase(f, pattern) or f.startswith(below))
-        files = sorted(file for file in matching if accepted.test(file))
-        if files:
-            stems = [os.path.splitext(file)[0] for file in files]
-            return commit, files, [stem + end for stem in stems for end in accepted.companions if stem + end in listed]
-    wanted = f" matching {pattern!r}" if pattern else ""
-    raise CorpusError(
-        f"{dataset}: the hub dataset has no files{wanted} that can be counted; accepted are {accepted.kinds}"
-    )
+    if not files:
+        wanted = f" matching {pattern!r}" if pattern else ""
+        raise CorpusError(
+            f"{dataset}: the hub dataset has no files{wanted} that can be counted; accepted are {accepted.kinds}"
+        )
+    return [(name, str(path)) for name, path in files]

@@ -8,8 +8,10 @@ from the server and become file names, so they are checked first.
 import os
 import re
 import shutil
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
@@ -19,10 +21,12 @@ from huggingface_hub.file_download import repo_folder_name
 from huggingface_hub.utils import WeakFileLock, validate_repo_id
 
 from detoklens.errors import HubError, parse_json, shown
-from detoklens.hub.session import AnswerError, Assembly, RemoteFile, download, one_line_errors, request
+from detoklens.hub.session import AnswerError, Assembly, RefusedError, RemoteFile, download, one_line_errors, request
 from detoklens.writing import write_whole
 
 MAIN = "main"
+CONVERTED = "refs/convert/parquet"
+"""The branch with the hub's parquet copy of a dataset in another format."""
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 ETAG = re.compile(r"[0-9A-Za-z_+=-][0-9A-Za-z._+=-]{0,127}")  # no slash, no leading dot
 MAX_NAME_BYTES = 255  # of one part of a path: the limit of common file systems
@@ -166,6 +170,33 @@ def fetch_folder(place: str, suffixes: tuple[str, ...]) -> Path:
             dataset.fetch(commit, file)
         dataset.remember_commit(revision, commit)
         return dataset.snapshot(commit) / inside
+
+
+def fetch_dataset(
+    repo_id: str, pattern: str, accepts: Callable[[str], bool], companions: tuple[str, ...]
+) -> list[tuple[str, Path]]:
+    """Return (name, local path) of the accepted files of a dataset that match the pattern, if there is one.
+
+    They are the main branch's or, if it has none, those of the hub's parquet copy. Files with the same stem and one of
+    these endings, their `companions`, are fetched too.
+    """
+    dataset, below = Repository("dataset", repo_id), pattern.rstrip("/") + "/"
+    with one_line_errors(dataset, MAIN):
+        for branch in (MAIN, CONVERTED):
+            try:
+                commit, listed = dataset.list_files(branch)
+            except RefusedError as error:
+                if error.code != "RevisionNotFound":
+                    raise
+                continue
+            matching = (f for f in listed if not pattern or fnmatchcase(f, pattern) or f.startswith(below))
+            files = sorted(file for file in matching if accepts(file))
+            for file in (os.path.splitext(file)[0] + ending for file in files for ending in companions):
+                if file in listed:
+                    dataset.fetch(commit, file)
+            if files:
+                return [(f"{dataset}/{file}", dataset.fetch(commit, file)) for file in files]
+    return []
 
 
 def is_offline() -> bool:

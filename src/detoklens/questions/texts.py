@@ -70,7 +70,7 @@ class Texts(Checked):
 def read_documents(layer: Layer, texts: Texts, seed: int, say: Callable[[str], None]) -> list[np.ndarray]:
     """The token ids of the documents, truncated and without a beginning-of-text token; notes what was left out."""
     from detoklens.corpus import documents as corpus  # most questions need no text
-    from detoklens.corpus.reading import ReadingOptions, Tally
+    from detoklens.corpus import reading
 
     if texts.length is not None and texts.length > layer.n_positions:
         raise RangeError(
@@ -85,7 +85,7 @@ def read_documents(layer: Layer, texts: Texts, seed: int, say: Callable[[str], N
         ids = encoder.encode([text.encode()]).ids if encoder is not None and isinstance(text, str) else text
         return np.array(ids[:length], np.int64)
 
-    tally = Tally()
+    tally = reading.Tally()
     if texts.given:
         documents = [encode(text) for text in texts.given if len(text)]
         for ids in documents:
@@ -94,8 +94,8 @@ def read_documents(layer: Layer, texts: Texts, seed: int, say: Callable[[str], N
     else:
         if not texts.text:
             say(OWN_TEXT)
-        reading = ReadingOptions(texts.text_field, texts.document_per_line, texts.skip_bad)
-        found = corpus.read_documents(list(texts.text) or [str(demo.DOCUMENTS)], reading, tally=tally)
+        options = reading.ReadingOptions(texts.text_field, texts.document_per_line, texts.skip_bad)
+        found = corpus.read_documents(list(texts.text) or [str(demo.DOCUMENTS)], options, tally=tally)
         with shown_steps("reading documents") as watch:
 
             def counted() -> Iterator[str]:
