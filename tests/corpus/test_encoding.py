@@ -12,7 +12,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
 from detoklens.corpus import documents, encoding
-from detoklens.corpus.count import CountingOptions, Progress, count_corpus
+from detoklens.corpus.count import Progress, count_corpus
 from detoklens.corpus.encoding import Encoded, GigatokenEncoder, TokenizersEncoder, choose_library
 from detoklens.corpus.inputs import find_inputs
 from detoklens.corpus.reading import ReadingOptions
@@ -55,8 +55,8 @@ def test_the_option_reaches_the_counts(gpt2_vocabulary: Vocabulary, tmp_path: Pa
     end = gpt2_vocabulary.id("<|endoftext|>")
     for parse in (False, True):
         with open_engine("local", 1) as engine:
-            options = CountingOptions(parse_special_tokens=parse)
-            counts = count_corpus([source], gpt2_vocabulary, tmp_path / str(parse), options, engine)
+            out = tmp_path / str(parse)
+            counts = count_corpus([source], gpt2_vocabulary, out, parse_special_tokens=parse, engine=engine)
         assert counts.tokens[end] == parse
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from detoklens.corpus.count import CountingOptions, count_corpus
+from detoklens.corpus.count import count_corpus
 from detoklens.corpus.counts import Counts
 from detoklens.corpus.documents import Shard
 from detoklens.corpus.encoding import choose_library
@@ -106,7 +106,7 @@ def test_a_whole_run_gives_the_counts_of_a_counter(
     ]
     source = write_jsonl(tmp_path / "texts.jsonl", texts)
     with open_engine("local", 1) as engine:
-        counts = count_corpus([source], vocabularies[size], tmp_path / "counts", CountingOptions(), engine)
+        counts = count_corpus([source], vocabularies[size], tmp_path / "counts", engine=engine)
     assert as_counters(counts) == plain_counts(texts, without_special_parsing(vocabularies[size]))
     assert counts.vocabulary_size == size
     assert as_counters(Counts.open(tmp_path / "counts")) == as_counters(counts)

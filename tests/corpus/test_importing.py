@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from detoklens.cli.app import app
 from detoklens.corpus import token_files
-from detoklens.corpus.count import CountingOptions, count_corpus, import_counts
+from detoklens.corpus.count import count_corpus, import_counts
 from detoklens.corpus.counts import Counts
 from detoklens.corpus.token_files import ImportOptions
 from detoklens.engines import open_engine
@@ -153,7 +153,7 @@ def test_wherever_a_file_is_cut_nothing_is_lost(
 def of_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("text")
     with open_engine("local", 1) as engine:
-        count_corpus([write_jsonl(folder / "t.jsonl", TEXTS)], VOCABULARY, folder / "counts", CountingOptions(), engine)
+        count_corpus([write_jsonl(folder / "t.jsonl", TEXTS)], VOCABULARY, folder / "counts", engine=engine)
     return folder / "counts"
 
 
@@ -178,9 +178,7 @@ def test_any_texts_are_counted_alike_in_every_format(texts: list[str]) -> None:
         return
     with tempfile.TemporaryDirectory() as name, open_engine("local", 1) as engine:
         folder = Path(name)
-        counted = count_corpus(
-            [write_jsonl(folder / "t.jsonl", texts)], VOCABULARY, folder / "counts", CountingOptions(), engine
-        )
+        counted = count_corpus([write_jsonl(folder / "t.jsonl", texts)], VOCABULARY, folder / "counts", engine=engine)
         for write in FORMATS:
             (part := folder / write.__name__).mkdir()
             source, options = write(part, documents)

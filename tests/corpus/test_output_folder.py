@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from detoklens.corpus import count, documents, pairs, tasks
-from detoklens.corpus.count import CountingOptions, count_corpus
+from detoklens.corpus.count import count_corpus
 from detoklens.corpus.counts import Counts
 from detoklens.corpus.counts_folder import open_output
 from detoklens.corpus.encoding import Encoded, GigatokenEncoder
@@ -37,9 +37,8 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def run(source: Path, small_vocabulary: Vocabulary, tmp_path: Path) -> Run:
     def run(*inputs: Path, vocabulary: Vocabulary = small_vocabulary, out: str = "counts", **options: object) -> Counts:
-        asked = CountingOptions(**options)  # type: ignore[arg-type]
         with open_engine("local", 1) as engine:
-            return count_corpus(inputs or [source], vocabulary, tmp_path / out, asked, engine)
+            return count_corpus(inputs or [source], vocabulary, tmp_path / out, engine=engine, **options)  # type: ignore[arg-type]
 
     return run
 

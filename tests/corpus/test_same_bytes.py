@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from detoklens.corpus.count import CountingOptions, count_corpus
+from detoklens.corpus.count import count_corpus
 from detoklens.engines import open_engine
 from detoklens.tokens import Vocabulary
 from tests.corpus.plain_counting import folder_bytes
@@ -19,7 +19,7 @@ def one_worker(
     """All sixteen shards, counted by one worker in batches of 1 MB."""
     out = tmp_path_factory.mktemp("one") / "counts"
     with open_engine("local", 1) as engine:
-        counts = count_corpus([corpus_folder / "*.zst"], gpt2_vocabulary, out, CountingOptions(batch=MB), engine)
+        counts = count_corpus([corpus_folder / "*.zst"], gpt2_vocabulary, out, batch=MB, engine=engine)
     assert counts.tokens.sum() == 47_174_330  # the corpus' README
     assert counts.manifest["totals"]["documents"] == 27_806
     assert counts.manifest["totals"]["text_bytes"] == 197_666_684
@@ -43,7 +43,8 @@ def test_the_real_corpus_gives_the_same_bytes(
 ) -> None:
     if engine_name == "ray":
         pytest.importorskip("ray", reason="Ray is not installed: the ray engine is NOT TESTED")
-    options = CountingOptions(batch=batch, memory=memory)
     with open_engine(engine_name, workers) as engine:
-        count_corpus([corpus_folder / "*.zst"], gpt2_vocabulary, tmp_path / "counts", options, engine)
+        count_corpus(
+            [corpus_folder / "*.zst"], gpt2_vocabulary, tmp_path / "counts", batch=batch, memory=memory, engine=engine
+        )
     assert folder_bytes(tmp_path / "counts") == one_worker

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from detoklens.corpus import documents
-from detoklens.corpus.count import CountingOptions, count_corpus
+from detoklens.corpus.count import count_corpus
 from detoklens.engines import open_engine
 from detoklens.tokens import Vocabulary
 from tests.corpus.conftest import byte_level_vocabulary
@@ -46,10 +46,10 @@ if __name__ == "__main__":
     add_parts = count.add_parts
     count.add_parts = lambda paths: (lambda runs, *sums: (unhurried(runs), *sums))(*add_parts(paths))
     source, tokenizer, out, workers, share = sys.argv[1:]
-    options = count.CountingOptions(memory=int(workers) * int(share))
+    memory = int(workers) * int(share)
     print("begun", flush=True)
     with open_engine("local", int(workers)) as engine:
-        count.count_corpus([source], load_vocabulary(tokenizer), out, options, engine)
+        count.count_corpus([source], load_vocabulary(tokenizer), out, memory=memory, engine=engine)
 """
 
 
@@ -74,7 +74,7 @@ def test_the_memories_spill_at_every_stage(
     contents = []
     with noted_stages() as seen, open_engine("local", 1) as engine:
         for share in MEMORIES:
-            count_corpus([source], vocabulary, tmp_path / str(share), CountingOptions(memory=share), engine)
+            count_corpus([source], vocabulary, tmp_path / str(share), memory=share, engine=engine)
             contents.append(folder_bytes(tmp_path / str(share)))
     assert set(seen) == STAGES
     assert contents == contents[:1] * len(MEMORIES)

@@ -10,7 +10,7 @@ from typing import Annotated
 from detoklens.cli.adapter import Cluster, Memory, command_of, parse_size
 from detoklens.cli.output import Printed, print_table, say
 from detoklens.cli.progress import shown_progress
-from detoklens.corpus.count import CountingOptions, count_corpus
+from detoklens.corpus.count import count_corpus
 from detoklens.corpus.reading import ReadingOptions
 from detoklens.demo import NAME as DEMO
 from detoklens.engines import open_engine
@@ -61,18 +61,24 @@ def count(counting: Counting, work: Cluster, printed: Printed) -> None:
 
     Example: detoklens count 'openwebtext/*.parquet' --tokenizer gpt2 --out counts
     """
-    options = CountingOptions(
-        reading=ReadingOptions(counting.text_field, counting.document_per_line, counting.skip_bad),
-        limit_documents=counting.limit_documents,
-        parse_special_tokens=counting.parse_special_tokens,
-        memory=None if counting.memory is None else parse_size(counting.memory, "--memory"),
-        batch=parse_size(counting.batch, "--batch"),
-    )
+    memory = None if counting.memory is None else parse_size(counting.memory, "--memory")
+    batch = parse_size(counting.batch, "--batch")
     if counting.tokenizer is None:
         say("counting with the demo model's tokenizer; choose another with --tokenizer")
     vocabulary = load_vocabulary(counting.tokenizer or DEMO)
     with open_engine(work.engine, work.workers, work.ray_address) as running, shown_progress() as watch:
-        counts = count_corpus(list(counting.inputs), vocabulary, counting.out, options, running, watch)
+        counts = count_corpus(
+            list(counting.inputs),
+            vocabulary,
+            counting.out,
+            reading=ReadingOptions(counting.text_field, counting.document_per_line, counting.skip_bad),
+            limit_documents=counting.limit_documents,
+            parse_special_tokens=counting.parse_special_tokens,
+            memory=memory,
+            batch=batch,
+            engine=running,
+            watch=watch,
+        )
     totals = counts.manifest["totals"]
     if totals["replaced_characters"]:
         say(

@@ -12,7 +12,7 @@ import typer
 from detoklens.cli.adapter import AnalysedModel, Corpus, SeedOptions, command_of, open_study
 from detoklens.cli.output import Width
 from detoklens.cli.progress import shown_progress, step_list
-from detoklens.corpus.count import CountingOptions, count_corpus
+from detoklens.corpus.count import count_corpus
 from detoklens.corpus.reading import ReadingOptions
 from detoklens.engines import open_engine
 from detoklens.errors import DetokLensError
@@ -63,7 +63,7 @@ def report(model: AnalysedModel, options: Report, corpus: Corpus, texts: Texts, 
             reading = ReadingOptions(texts.text_field, texts.document_per_line, texts.skip_bad)
             with shown_progress() as watch:  # continues an interrupted count
                 inputs, vocabulary = list(options.corpus), study.layer.vocabulary
-                count_corpus(inputs, vocabulary, folder, CountingOptions(reading), engine, watch)
+                count_corpus(inputs, vocabulary, folder, reading=reading, engine=engine, watch=watch)
             counts = fitting_counts(folder, study.layer)
             study = Study(study.layer, counts, study.texts, study.seed, study.work, study.model_words)
         with step_list() as listener:

@@ -55,17 +55,6 @@ GROUPS_AHEAD = 2
 """Merged row groups that may wait to be written: 12 MB each, or 16."""
 
 
-@dataclass(frozen=True)
-class CountingOptions:
-    """What is counted (the first three), and how the work is done, which does not affect the result."""
-
-    reading: ReadingOptions = field(default_factory=ReadingOptions)
-    limit_documents: int | None = None
-    parse_special_tokens: bool = False
-    memory: int | None = None
-    batch: int = DEFAULT_BATCH
-
-
 @dataclass
 class Progress:
     """Progress of a run: approximate bytes of text done in this run and before it, and in total."""
@@ -85,7 +74,12 @@ def count_corpus(
     inputs: Sequence[str | Path],
     vocabulary: Vocabulary,
     out: Path | str,
-    options: CountingOptions | None = None,
+    *,
+    reading: ReadingOptions | None = None,
+    limit_documents: int | None = None,
+    parse_special_tokens: bool = False,
+    memory: int | None = None,
+    batch: int = DEFAULT_BATCH,
     engine: Engine | None = None,
     watch: CountWatcher | None = None,
 ) -> Counts:
@@ -94,17 +88,16 @@ def count_corpus(
     Bigrams are counted inside a document. No special token is added, and the text of one counts as text unless
     `parse_special_tokens`. The files are the same byte for byte for any engine, number of workers, memory and batch.
     """
-    options = options or CountingOptions()
-    reading, parse_special_tokens = options.reading, options.parse_special_tokens
+    reading = reading or ReadingOptions()
     out = Path(os.path.abspath(out))
     files = find_inputs(inputs, apart_from=out)
-    what = {"limit_documents": options.limit_documents, "parse_special_tokens": parse_special_tokens}
+    what = {"limit_documents": limit_documents, "parse_special_tokens": parse_special_tokens}
     plan = _plan(files, vocabulary, asdict(reading) | what, TOKENIZERS)
     with open_output(out) as output, nullcontext(engine) if engine else open_engine() as running:
         output.check_plan(plan)
         if not output.is_complete:
-            memory = share_of(options.memory or default_memory(), running.workers)
-            shards, longest = cut_into_shards(files, reading, options.limit_documents), longest_document(memory)
+            share = share_of(memory or default_memory(), running.workers)
+            shards, longest = cut_into_shards(files, reading, limit_documents), longest_document(share)
             run = CountingRun(output, vocabulary, shards, running, watch)
             sample = sample_texts(shards, reading, longest)
             library, reason, speed = choose_library(vocabulary, sample, parse_special_tokens)
@@ -120,12 +113,12 @@ def count_corpus(
             task = partial(
                 CountTask,
                 vocabulary_size=vocabulary.size,
-                memory=memory,
+                memory=share,
                 tokenizer=output.tokenizer,
                 library=library,
                 parse_special_tokens=parse_special_tokens,
                 reading=reading,
-                batch=min(options.batch, longest),
+                batch=min(batch, longest),
             )
             run.complete(plan, task)
     return Counts.open(out)
