@@ -51,8 +51,8 @@ def load(
         The tokenizer, where the model's files have none: a fast transformers tokenizer, a ``tokenizers.Tokenizer``, or
         what `load_vocabulary` takes.
     all_tokens
-        Include special tokens, and tokens that training barely changed, in means over the vocabulary,
-        candidates and rankings.
+        Include special tokens, and tokens that training barely changed or that no text contains, in means over
+        the vocabulary, candidates and rankings.
 
     Returns
     -------

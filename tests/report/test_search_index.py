@@ -43,7 +43,10 @@ def test_every_token_has_its_partners_and_whether_the_corpus_has_the_pair(study,
     special = sorted(study.layer.vocabulary.apart)
     assert special
     assert not np.isin(ids, special).any()
-    assert f"without {study.layer.vocab_size - len(ranked)} special and untrained tokens" in index["note"]
+    assert (
+        f"without {study.layer.vocab_size - len(ranked)} tokens that are special, untrained or in no text"
+        in index["note"]
+    )
     prefixes, _ = study.counts.bigrams.predecessors(300)
     np.testing.assert_array_equal(seen[300], np.isin(ids[300], prefixes))
     assert seen.any()

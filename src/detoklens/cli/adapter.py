@@ -81,8 +81,8 @@ class AnalysedModel(Model):
     all_tokens: Annotated[
         bool,
         Parameter(
-            "Include special tokens, and tokens that training barely changed, in means over the vocabulary, "
-            "candidates and rankings.",
+            "Include special tokens, and tokens that training barely changed or that no text contains, in means over "
+            "the vocabulary, candidates and rankings.",
             advanced=True,
         ),
     ] = False

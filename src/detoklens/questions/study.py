@@ -538,7 +538,8 @@ def study(
     tokenizer
         The tokenizer of a model that comes without one; see `detoklens.load`.
     all_tokens
-        Include special and untrained tokens in means, candidates and rankings; see `detoklens.load`.
+        Include special and untrained tokens, and those that no text contains, in means, candidates and rankings;
+        see `detoklens.load`.
 
     Returns
     -------

@@ -121,6 +121,6 @@ def _note(study: Study, searched: int, top: int) -> str:
         covered = f"Covers the {searched:,} {which} of {layer.vocab_size:,} tokens and some examples; more do not fit."
     ranked = f"Shows the {top} keys with the largest Tᵉᵉ in each head"
     if left_out := layer.vocab_size - len(layer.meaningful_tokens):
-        ranked += f", without {left_out:,} special and untrained tokens"
+        ranked += f", without {left_out:,} tokens that are special, untrained or in no text"
     spelling = " ␣ is a space. A word is split into the fewest tokens that spell it; the tokenizer may differ."
     return f"{covered} {ranked}.{spelling if layer.has_vocabulary else ''}"

@@ -53,7 +53,7 @@ class Layer:
     checkpoint
         The checkpoint that `detoklens.load` has read.
     all_tokens
-        Include special and untrained tokens in means, candidates and rankings.
+        Include special and untrained tokens, and those that no text contains, in means, candidates and rankings.
 
     Examples
     --------
@@ -716,8 +716,8 @@ class Layer:
         Returns
         -------
         numpy.ndarray
-            The weights, which add up to 1. Special and untrained tokens have none in the mean over the
-            ``"vocabulary"``.
+            The weights, which add up to 1. In the mean over the ``"vocabulary"``, special and untrained tokens,
+            and those that no text contains, have none.
         """
         if isinstance(mean, str) and mean == "vocabulary":
             mean = np.isin(np.arange(self.vocab_size), self.meaningful_tokens).astype(np.float64)
