@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 import pytest
+from matplotlib.figure import Figure
 
+from detoklens.errors import RangeError
 from detoklens.figures.shown import ShownFigure
 from tests.figures import specs
 from tests.figures.synthetic import tables
@@ -12,6 +15,7 @@ from tests.figures.test_layout import MANY, SMALL, USUAL, collisions
 
 DRAWN = tables(3)
 FIGURES = {name: spec for name, spec in specs.FIGURES.items() if name != "explain"}  # its tables depend on the model
+OWN_LAYOUT = {"heatmap", "partners"}
 WORDS_ONLY = {"partners"}  # a figure of text: it has no panels
 
 
@@ -38,6 +42,22 @@ def test_a_figure_with_a_panel_a_head_shows_the_asked_heads_in_the_asked_order(n
     titles = [axes.get_title(loc="left").split("\n")[0].split()[0].strip(",:") for axes in figure.axes if axes.axison]
     titles += [label.get_text() for label in figure.axes[0].get_yticklabels()]  # heads are panels or rows
     assert [title for title in dict.fromkeys(titles) if title.startswith("L0H")] == ["L0H2", "L0H0"]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_is_drawn_into_given_axes_or_refused(name: str) -> None:
+    usual = [axes for axes in FIGURES[name].draw(DRAWN).axes if axes.axison]
+    figure = Figure(figsize=(9, 9))
+    given = np.atleast_1d(figure.subplots(max(1, len(usual))))
+    if name in OWN_LAYOUT:
+        with pytest.raises(RangeError, match=r"own layout|pass an axes for each panel"):
+            FIGURES[name].draw(DRAWN, ax=given)
+        return
+    assert FIGURES[name].draw(DRAWN, ax=given) is figure
+    assert len(figure.axes) == len(given)
+    for ours, theirs in zip(given, usual, strict=True):
+        assert bool(ours.get_title(loc="left")) == bool(theirs.get_title(loc="left"))
+        assert len(ours.lines) + len(ours.collections) == len(theirs.lines) + len(theirs.collections)
 
 
 @pytest.mark.parametrize("name", [name for name in FIGURES if name not in WORDS_ONLY])

@@ -330,8 +330,10 @@ def test_a_figure_of_one_panel_is_drawn_into_given_axes() -> None:
     assert left.get_title(loc="left") == "L0H2"
     assert not right.has_data()
     assert not right.texts
-    with pytest.raises(dl.DetokLensError, match="5 panels and ax is one; choose a single head"):
+    with pytest.raises(dl.DetokLensError, match="5 panels and ax has 1; pass an axes for each panel in a list"):
         answer.figure("contributions", ax=right)
+    with pytest.raises(dl.DetokLensError, match="ax is an Axes of matplotlib, or a list"):
+        answer.figure("contributions", heads=[2], ax=3)  # type: ignore[arg-type]
     heatmap = dl.study("demo").ask(dl.Heatmap(tokens=5))
     with pytest.raises(dl.DetokLensError, match="own layout"):
         heatmap.figure(heads=[0], ax=right)

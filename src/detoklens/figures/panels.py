@@ -88,9 +88,10 @@ def head_rows(
     `gap` inches between the names and the axis are left for other labels.
     """
     shown = list(names) if names is not None else [head_name(head) for head in heads]
-    if (own := theme.given_axes(len(titles))) is not None:
-        _dress_row(own, titles[0], shown, named=True)
-        return _with_legend(own, legend), [own]
+    if own := theme.given_axes(len(titles)):
+        for axes, title in zip(own, titles, strict=True):
+            _dress_row(axes, title, shown, named=True)
+        return _with_legend(own[0], legend), own
     total = theme.inches(width)
     lines = max(title.count("\n") + 1 for title in titles)
     margins = Margins(
@@ -261,10 +262,11 @@ def titled_panels(
     tick_names: Sequence[str] = (),
 ) -> tuple[Figure, list[Axes]]:
     """Panels with one legend and shared axis labels; a row holds a multiple of `columns` panels."""
-    if (own := theme.given_axes(len(titles))) is not None:
-        _dress(own, titles[0], ticks_below=True)
-        own.set(xlabel=x_label, ylabel=y_label)
-        return _with_legend(own, legend), [own]
+    if own := theme.given_axes(len(titles)):
+        for axes, title in zip(own, titles, strict=True):
+            _dress(axes, title, ticks_below=True)
+            axes.set(xlabel=x_label, ylabel=y_label)
+        return _with_legend(own[0], legend), own
     total = theme.inches(width)
     above = Margins.between_rows if share_x else Margins.between_rows + LABEL
     above_panels = legend_height(legend, total)

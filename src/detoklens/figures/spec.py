@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from matplotlib.figure import Figure
+
+
+def _each_axes(ax: Any) -> list[Any]:
+    """One Axes as a list; a list or an array of them as one list."""
+    several = [ax] if hasattr(ax, "plot") else getattr(ax, "flat", ax)
+    axes = list(several) if isinstance(several, Iterable) else []
+    if not axes or not all(hasattr(each, "plot") for each in axes):
+        raise RangeError("ax is an Axes of matplotlib, or a list with one for each panel; omit it for a new figure")
+    return axes
 
 
 @dataclass(frozen=True)
@@ -58,7 +67,7 @@ class FigureSpec:
         return all(name in tables and len(tables[name]) for name in self.tables)
 
     def draw(self, tables: Mapping[str, Any], **options: Any) -> Figure:
-        """Draw the figure from tables by name; a figure of one panel can be drawn into an Axes, `ax`."""
+        """Draw the figure from tables by name, into `ax`, an Axes for each panel, if it is given."""
         ax = options.pop("ax", None)
         function = figure_function(self._function())
         if "heads" in options and "heads" not in signature(function).parameters:
@@ -66,9 +75,10 @@ class FigureSpec:
         used = [tables[name] for name in self.tables] + [tables.get(name) for name in self.optional]
         if ax is None:
             return function(*used, **dict(self.options), **options)
-        with drawing_into(ax):
+        axes = _each_axes(ax)
+        with drawing_into(axes):
             figure = function(*used, **dict(self.options), **options)
-        if figure is not ax.figure:
+        if figure is not axes[0].figure:
             raise RangeError(f"the figure {self.name} has its own layout and can't be drawn into an Axes; omit ax")
         return figure
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 from detoklens.errors import RangeError
 from detoklens.figures import mpl
+from detoklens.wording import plural
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -139,12 +140,12 @@ SYMBOL = re.compile("T([ᵉᵖ]+)")
 LETTERS = str.maketrans("ᵉᵖ", "ep")
 
 
-_GIVEN: ContextVar[Axes | None] = ContextVar("given axes", default=None)
+_GIVEN: ContextVar[Sequence[Axes]] = ContextVar("given axes", default=())
 
 
 @contextmanager
-def drawing_into(axes: Axes | None) -> Iterator[None]:
-    """Draw a figure of one panel into these axes, inside a `with` block."""
+def drawing_into(axes: Sequence[Axes]) -> Iterator[None]:
+    """Draw a figure's panels into these axes, inside a `with` block."""
     token = _GIVEN.set(axes)
     try:
         yield
@@ -152,11 +153,14 @@ def drawing_into(axes: Axes | None) -> Iterator[None]:
         _GIVEN.reset(token)
 
 
-def given_axes(panels: int) -> Axes | None:
-    """The axes to draw into, if any were given; an error for more than one panel."""
-    axes = _GIVEN.get()
-    if axes is not None and panels != 1:
-        raise RangeError(f"this figure has {panels} panels and ax is one; choose a single head with heads, or omit ax")
+def given_axes(panels: int) -> list[Axes]:
+    """The axes to draw into, one per panel; none if none were given."""
+    axes = list(_GIVEN.get())
+    if axes and len(axes) != panels:
+        raise RangeError(
+            f"this figure has {plural(panels, 'panel')} and ax has {len(axes)}; pass an axes for each panel in a list, "
+            "choose other heads, or omit ax"
+        )
     return axes
 
 
@@ -209,9 +213,9 @@ def figure_function(draw: Callable[Parameters, Figure]) -> Callable[Parameters, 
         with themed():
             figure = draw(*args, **kwargs)
             own = _GIVEN.get()
-            _finish(figure.axes if own is None else [own])
-            if own is not None:  # saved by its owner
-                use_mathtext(own, [own])
+            _finish(own or figure.axes)
+            for axes in own:  # saved by their owner
+                use_mathtext(axes, [axes])
         return figure
 
     return drawn

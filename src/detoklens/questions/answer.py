@@ -123,7 +123,7 @@ class Answer:
         *,
         heads: Sequence[int] | None = None,
         width: str | float = "page",
-        ax: Axes | None = None,
+        ax: Axes | Sequence[Axes] | None = None,
         **more: Any,
     ) -> Figure:
         """Draw a figure.
@@ -137,7 +137,7 @@ class Answer:
         width
             ``"page"``, ``"column"`` or inches.
         ax
-            Axes to draw into, for a figure of one panel (choose one head); ``width`` is ignored then.
+            Axes to draw into: one, or a list or array with one for each panel; ``width`` is ignored then.
         **more
             Further arguments of the figure.
 
@@ -149,7 +149,7 @@ class Answer:
         Raises
         ------
         RangeError
-            The answer has no such figure or head, or the figure has several panels and ``ax`` is one.
+            The answer has no such figure or head, or the figure has another number of panels than ``ax``.
         OutputError
             The answer was read from a folder whose tables can't be drawn.
 

@@ -28,8 +28,13 @@ TELLING_WORDS = {
 }  # fmt: skip
 
 
-MULTIMODAL = ("gemma3", "llama4", "mistral3")
-"""Multimodal models whose language model reads a text as it does on its own; its config is their `text_config`."""
+MULTIMODAL: dict[str, dict[str, Any]] = {
+    "gemma3": {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256},
+    "llama4": {},
+    "mistral3": {},
+}
+"""Multimodal models whose language model reads a text as it does on its own. Its config is their `text_config`, where
+published ones leave out these sizes."""
 
 
 def language_config(config: Config) -> dict[str, Any]:
@@ -38,7 +43,7 @@ def language_config(config: Config) -> dict[str, Any]:
     if config.get("model_type") not in MULTIMODAL or not isinstance(inside, dict):
         return dict(config)
     stated = {key: config[key] for key in ("quantization_config", "bos_token_id", "eos_token_id") if key in config}
-    return inside | stated
+    return MULTIMODAL[config["model_type"]] | inside | stated
 
 
 def read_size(config: Config, *keys: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,17 @@ def test_its_attention_to_a_text_is_the_whole_models(model_type: str, settings: 
         blocks = open_blocks(layer.checkpoint, 1, layer.n_heads)
         states = blocks.run(np.array([IDS])).all_places(0)[0]
         np.testing.assert_allclose(states, layer.block_output(IDS), atol=1e-4)
+
+
+def test_sizes_that_published_configs_leave_out(tmp_path: Path) -> None:
+    """Gemma 3's text_config states only what differs from the defaults of transformers."""
+    sizes = {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256}
+    folder = saved(whole("gemma3", sizes | {"hidden_size": 24}), tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    for name in sizes:
+        del config["text_config"][name]
+    (folder / "config.json").write_text(json.dumps(config))
+    assert verify(detoklens.load(folder), IDS)["passed"].all()
 
 
 def test_another_multimodal_model_is_refused_without_advice_about_files() -> None:
