@@ -36,7 +36,8 @@ from detoklens.questions.lookback.question import LOOKBACK_BY_HEAD, LOOKBACK_BY_
 from detoklens.questions.partners import PARTNERS
 from detoklens.questions.positions.question import POSITIONS, POSITIONS_BY_OFFSET
 from detoklens.questions.shape import REACH, SHAPE
-from detoklens.questions.twins.compute import CONTROLS, TWINS_BY_CONDITION
+from detoklens.questions.twins.compute import TWINS_BY_CONDITION
+from detoklens.questions.twins.verdict import CONTROLS
 from detoklens.questions.variance import LAST_QUERIES, POSITION_VARIANCE, SWITCH, UNDERTRAINED
 from detoklens.questions.words import WORDS_BY_HEAD
 from detoklens.tables.schema import Schema

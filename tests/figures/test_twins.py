@@ -8,7 +8,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from detoklens.figures.theme import REFERENCE
-from detoklens.questions.twins.compute import CONTROLS
+from detoklens.questions.twins.verdict import CONTROLS
 from tests.figures.specs import COMPARISONS, FIGURES
 from tests.figures.synthetic import tables
 

@@ -19,7 +19,7 @@ from detoklens.questions.auroc import deeper as deeper_module
 from detoklens.questions.auroc.deeper import closed_world_inputs, deeper_layer, real_links, validity
 from detoklens.questions.auroc.question import Auroc
 from detoklens.questions.study import Study
-from detoklens.questions.twins.compute import beginning_of
+from detoklens.questions.texts import beginning_of
 from detoklens.scores.layer import Layer
 from detoklens.weights.blocks import blocks_fingerprint, source_of
 from tests.model.test_first_blocks import FAMILIES, HEADS, LAYERS, LLAMA

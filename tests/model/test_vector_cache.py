@@ -23,7 +23,7 @@ from detoklens.model.first_blocks import open_blocks
 from detoklens.model.vector_cache import cached_vectors, describe_vectors
 from detoklens.parallel import Runner
 from detoklens.questions.auroc.deeper import cached_inputs
-from detoklens.questions.twins.compute import beginning_of
+from detoklens.questions.texts import beginning_of
 from detoklens.writing import cache_folder
 from tests.model.test_first_blocks import LLAMA
 from tests.questions.rotary_model import write_folder

@@ -13,7 +13,7 @@ import detoklens as dl
 from detoklens.errors import MissingError, RangeError, TokenError
 from detoklens.questions.study import Study
 from detoklens.questions.texts import find_beginning
-from detoklens.questions.twins.compute import fewest_pieces
+from detoklens.questions.twins.verdict import fewest_pieces
 from detoklens.scores.block import LastPlace
 from detoklens.scores.layer import Layer
 from detoklens.tokens import Vocabulary

@@ -9,13 +9,7 @@ import pytest
 
 import detoklens as dl
 from detoklens.questions.base import Verdict
-from detoklens.questions.twins.compute import (
-    CONTROLS,
-    compare_twins,
-    fewest_pieces,
-    summarize_twins,
-    twins_verdict,
-)
+from detoklens.questions.twins.verdict import CONTROLS, compare_twins, fewest_pieces, summarize_twins, twins_verdict
 
 ENDS = ("_low", "high")
 WHOLE = {"median_rank": 100.0, "rank_ratio": 1.0, "width": 0.0}

@@ -22,7 +22,6 @@ OFFSET = "distance from the key (attended to) to its query"
 COUNT = "occurrences in the corpus, plus one"
 
 LONGEST_TOKEN = 16
-_NAMED_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _UNSEEN = ("C", "M", "Z")  # categories: control, format, unassigned; combining marks; separators
 
 
@@ -65,8 +64,6 @@ def short_number(value: float, _place: object = None) -> str:
 
 
 def _visible(character: str) -> str:
-    if character in _NAMED_ESCAPES:
-        return _NAMED_ESCAPES[character]
     if unicodedata.category(character)[0] in _UNSEEN or character == "␣" or ord(character) not in _glyphs():
         return character.encode("unicode_escape").decode("ascii")
     return character

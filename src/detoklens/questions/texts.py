@@ -13,10 +13,11 @@ import numpy as np
 
 from detoklens import demo
 from detoklens.corpus.encoding import TokenizersEncoder
-from detoklens.errors import CorpusError, RangeError, TokenError, shown
+from detoklens.errors import CorpusError, DetokLensError, RangeError, TokenError, shown
 from detoklens.progress import shown_steps
 from detoklens.questions.parameters import Checked, Parameter
 from detoklens.scores.token_ids import id_lists
+from detoklens.wording import token_shown
 
 if TYPE_CHECKING:
     from detoklens.scores.layer import Layer
@@ -34,6 +35,17 @@ DocumentPerLine = Annotated[
     bool, Parameter("Treat each line of a .txt file as a document, not the whole file.", advanced=True)
 ]
 SkipBad = Annotated[bool, Parameter("Skip records that are broken or lack the field.", advanced=True)]
+
+NO_BOS = "none"
+Bos = Annotated[
+    str | int | None,
+    Parameter(
+        "Beginning-of-text token, by text or id, or none. Default: the checkpoint's own.",
+        metavar="TOKEN|none",
+        advanced=True,
+        read=str,
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -151,6 +163,35 @@ def find_beginning(layer: Layer) -> Beginning:
         f"no beginning-of-text token: {layer.name} has neither a bos_token_id or eos_token_id with an embedding, nor a "
         f"token named {', '.join(BEGINNINGS)}; leave the token out"
     )
+
+
+def beginning_of(
+    layer: Layer, say: Callable[[str], None] = lambda _note: None, bos: str | int | None = None
+) -> tuple[int, ...]:
+    """The requested BOS token, or the model's own; empty without one. A note names it."""
+    if bos == NO_BOS:
+        say("no beginning-of-text token, as requested: words are at the very start of the text")
+        return ()
+    try:
+        if bos is None:
+            found = find_beginning(layer)
+        else:  # a whole number is an id; anything else is the text of one token
+            found = Beginning(layer.token_id(int(bos) if str(bos).isdecimal() else bos), "as asked")
+            layer.check_text([found.token_id])
+    except DetokLensError as error:
+        if bos is not None:
+            raise TokenError(f"BOS token {bos!r}: {error}") from error
+        if not isinstance(error, TokenError):
+            raise
+        say(f"{layer.name} has no beginning-of-text token: words are at the very start of the text")
+        return ()
+    say(f"beginning-of-text token: {bos_name(layer, (found.token_id,))} (id {found.token_id}), {found.source}")
+    return (found.token_id,)
+
+
+def bos_name(layer: Layer, beginning: tuple[int, ...]) -> str | None:
+    """The BOS token as tables show it."""
+    return token_shown(layer.token(beginning[0])) if beginning else None
 
 
 def too_short(documents: Sequence[np.ndarray], query_positions: Sequence[int]) -> list[str]:

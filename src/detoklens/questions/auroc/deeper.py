@@ -23,7 +23,7 @@ from detoklens.model.vector_cache import batches, cached_vectors, describe_vecto
 from detoklens.parallel import Arrays, Runner
 from detoklens.questions.auroc.compute import AUROC_VALIDITY
 from detoklens.questions.study import Study
-from detoklens.questions.twins.compute import beginning_of
+from detoklens.questions.texts import beginning_of
 from detoklens.scores.affinity import Affinity
 from detoklens.scores.layer import Layer
 from detoklens.scores.softmax import softcapped

@@ -149,16 +149,13 @@ def roc(
     )
     for head, axes in zip(shown, panels, strict=True):
         axes.plot([0, 1], [0, 1], color=theme.INK, alpha=theme.SOFT, linewidth=0.5, label=theme.REFERENCE)
-        curves = [_curve(roc_points.filter(head=head, token_id=token)) for token in asked]
+        rows = roc_points.filter(head=head).sort("false_positive_rate", "true_positive_rate")
+        curves = [rows.filter(token_id=token) for token in asked]
         for place, curve in enumerate(curves):
             line(axes, curve["false_positive_rate"], curve["true_positive_rate"], theme.style_of(place))
         _write_areas(axes, labels, curves)
         axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
     return figure
-
-
-def _curve(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.sort("false_positive_rate", "true_positive_rate")
 
 
 def _write_areas(axes: Axes, labels: Sequence[str], curves: Sequence[pl.DataFrame]) -> None:

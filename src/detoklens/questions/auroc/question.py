@@ -52,7 +52,7 @@ from detoklens.questions.options import PairQuestion
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale, to_cli_args
 from detoklens.questions.partners import example_tokens
 from detoklens.questions.study import Study
-from detoklens.questions.twins.compute import Bos, beginning_of
+from detoklens.questions.texts import Bos, beginning_of
 from detoklens.questions.words import by_file
 from detoklens.scores.affinity import Affinity
 from detoklens.tables.schema import Schema

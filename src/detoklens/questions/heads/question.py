@@ -31,8 +31,8 @@ from detoklens.questions.parameters import Centred, Parameter, Scale
 from detoklens.questions.parameters import Heads as HeadNumbers
 from detoklens.questions.shape import Shape
 from detoklens.questions.study import Study
-from detoklens.questions.twins.compute import CLEARLY, fewest_pieces, twins_verdict
 from detoklens.questions.twins.question import Twins, rest_settings
+from detoklens.questions.twins.verdict import CLEARLY, fewest_pieces, twins_verdict
 from detoklens.questions.words import Words, best_by_words, words_verdict
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, percent, signed

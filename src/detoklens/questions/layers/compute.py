@@ -22,16 +22,8 @@ from detoklens.measures.twins import (
 from detoklens.model.checks import Component, components
 from detoklens.model.vector_cache import batches
 from detoklens.parallel import Arrays, Runner
-from detoklens.questions.twins.compute import (
-    BOS,
-    CLEARLY,
-    CONTROL_MEANINGS,
-    RANK_MEASURES,
-    Conditions,
-    Words,
-    is_needed,
-    with_interval,
-)
+from detoklens.questions.twins.compute import BOS, CONTROL_MEANINGS, RANK_MEASURES, Words, with_interval
+from detoklens.questions.twins.verdict import CLEARLY, Conditions, is_needed
 from detoklens.tables.schema import Column, Schema
 
 if TYPE_CHECKING:

@@ -25,19 +25,14 @@ from detoklens.questions.layers.compute import (
 )
 from detoklens.questions.parameters import Parameter
 from detoklens.questions.study import Study
-from detoklens.questions.twins.compute import (
-    Bos,
+from detoklens.questions.texts import Bos, beginning_of, bos_name
+from detoklens.questions.twins.compute import Triples, TwinWords, candidate_tokens, twin_words
+from detoklens.questions.twins.verdict import (
     Conditions,
-    Triples,
-    TwinWords,
-    beginning_of,
     bos_clause,
-    bos_name,
     brief,
-    candidate_tokens,
     needed_clause,
     strongest_control,
-    twin_words,
     verdict_of,
 )
 from detoklens.weights.blocks import block_notes, real_model

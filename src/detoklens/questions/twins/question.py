@@ -26,23 +26,23 @@ from detoklens.model import checks
 from detoklens.parallel import Runner
 from detoklens.questions.base import Question, Verdict, View
 from detoklens.questions.parameters import Heads, Parameter, comma_separated, whole_numbers
+from detoklens.questions.texts import Bos, beginning_of, bos_name
 from detoklens.questions.twins.compute import (
-    CARRYING,
-    CONTROLS,
     TWINS,
     TWINS_BY_CONDITION,
-    Bos,
     Triples,
     TwinWords,
     Words,
-    beginning_of,
-    bos_name,
     candidate_tokens,
+    twin_words,
+)
+from detoklens.questions.twins.verdict import (
+    CARRYING,
+    CONTROLS,
     compare_twins,
     fewest_pieces,
     last_place,
     summarize_twins,
-    twin_words,
     twins_verdict,
 )
 from detoklens.scores.layer import Layer
