@@ -126,7 +126,7 @@ ON_FILES = {
     "pass the checkpoint as safetensors": "pass the whole model",
     "save that part as a checkpoint": "pass that part, e.g. model.language_model",
 }
-"""Advice about files, and what it is for a model in memory."""
+"""Advice about files, and the same advice for a model in memory."""
 
 
 @contextmanager

@@ -96,3 +96,9 @@ def test_every_command_samples_as_many_documents(name):
 
 def test_reports_ask_for_contributions_with_the_default_options():
     assert [entry.question for entry in Contributions.report_entries(study("demo"))] == [Contributions()]
+
+
+def test_a_wrong_choice_is_one_plain_line():
+    refused = call("words", "demo", "--table", "z")
+    assert refused.exit_code == 2
+    assert "Invalid value for '--table': 'z' is not one of 'words_by_head', " in refused.stderr

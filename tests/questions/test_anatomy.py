@@ -347,8 +347,8 @@ def test_the_demo_on_the_command_line_and_in_words(tmp_path) -> None:
     np.testing.assert_allclose(table.select(pl.sum_horizontal(SHARES)).to_series(), 1.0)
     answer = dl.study("demo").ask(dl.Anatomy())
     assert answer.sentence == (
-        "Largest share of score variance, over 4 heads: key in 3 (L0H3: 88 %) and offset in 1 (L0H1: 80 %). L0H1 varies "
-        "most (sd 2.1)."
+        "The score varies most with key in 3 of 4 heads (L0H3: 88 %) and with offset in 1 (L0H1: 80 %). The strongest "
+        "head is L0H1 (sd 2.1)."
     )
     assert max(map(len, shown_lines(answer))) <= 80
     compared = dl.compare({"start": "demo@0", "end": "demo"}, dl.Anatomy())

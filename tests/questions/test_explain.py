@@ -92,7 +92,7 @@ def test_bos_comes_from_the_config_without_a_tokenizer(tmp_path):
     answer = Study(layer).ask(Explain([1, 2], prepend_bos=True))
     assert answer.tables["explanation"]["query_token"].unique(maintain_order=True).to_list() == [7, 1, 2]
     assert answer.tables["explanation"]["query_text"][0] == "<id 7>"
-    note = "texts begin with token 7, a fallback: the checkpoint has no bos_token_id, this is its eos_token_id"
+    note = "texts begin with token 7, a fallback, its eos_token_id, because the checkpoint has no bos_token_id"
     assert note in answer.notes
     study = dl.study(layer, text=[[1, 2, 3]], prepend_bos=True)
     assert note in study.ask(dl.Contributions(query_positions=[2])).notes

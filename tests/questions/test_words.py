@@ -161,7 +161,7 @@ def test_the_sentence_names_the_best_head_its_null_and_chance(study):
             [0.03, 0.4],
             [0.03, 0.5],
             15_865,
-            "No head finds a word's preceding piece: in the closest, L0H1, its median rank (top 40.0 % of the vocabulary)",
+            "No head finds a word's preceding piece: the closest is L0H1, whose median rank (top 40.0 % of the vocabulary)",
         ),
         ([0.143, 0.24], [0.205, 0.323], 1_355, "No head"),  # whisper-tiny.en
         ([0.09, 0.4], [0.2, 0.5], 40, "No head"),

@@ -53,6 +53,13 @@ def topics() -> dict[str, dict[str, str]]:
 class Command(TyperCommand):
     """A command whose help lists its advanced options last, under their own heading."""
 
+    def parse_args(self, context: Any, words: list[str]) -> list[str]:
+        try:
+            return super().parse_args(context, words)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
     def collect_usage_pieces(self, context: Any) -> list[str]:
         return ["[OPTIONS]", *(_in_usage(each) for each in self.get_params(context) if _is_argument(each))]
 

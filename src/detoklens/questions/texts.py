@@ -153,8 +153,11 @@ def find_beginning(layer: Layer) -> Beginning:
     named = [layer.vocabulary.tokenizer.token_to_id(name) for name in BEGINNINGS] if layer.has_vocabulary else []
     found = [
         (config.get("bos_token_id"), "the checkpoint's bos_token_id"),
-        (config.get("eos_token_id"), "a fallback: the checkpoint has no bos_token_id, this is its eos_token_id"),
-        *((token_id, "a fallback by its name: the checkpoint has no bos_token_id") for token_id in named),
+        (config.get("eos_token_id"), "a fallback, its eos_token_id, because the checkpoint has no bos_token_id"),
+        *(
+            (token_id, "a fallback, chosen by its name, because the checkpoint has no bos_token_id")
+            for token_id in named
+        ),
     ]
     for token_id, source in found:
         if isinstance(token_id, int) and 0 <= token_id < layer.vocab_size:

@@ -215,8 +215,8 @@ class Words(PairQuestion):
         }
         single, double = sizes.count(1), sizes.count(2)
         runner.say(
-            f"{plural(len(split), 'word')}: {single} of one token (skipped), {double} of two, "
-            f"{len(split) - single - double} of more; pairs to rank: {len(pairs.words)}"
+            f"{plural(len(split), 'word')}: {single:,} of one token (skipped), {double:,} of two, "
+            f"{len(split) - single - double:,} of more; pairs to rank: {len(pairs.words):,}"
         )
         return {
             "words_by_head": WORDS_BY_HEAD.frame(by_head),
@@ -237,14 +237,14 @@ class Words(PairQuestion):
         top = f"top {_share(best['median_share'])} of the vocabulary"
         if verdict.value == "untestable":
             return f"Untestable: {verdict.reason}. {name} ranks {piece} highest: its median rank is in the {top}."
-        evidence = f"its median rank ({top}) is {_against_null(best)}; we require at most {_required(best):.2f}"
+        evidence = f"median rank ({top}) is {_against_null(best)}; we require at most {_required(best):.2f}"
         if not verdict:
-            return f"{self.no_head} finds {piece}: in the closest, {name}, {evidence}."
+            return f"{self.no_head} finds {piece}: the closest is {name}, whose {evidence}."
         tied = [each for each in tied_with_best(tables["words_by_head"]) if each in verdict.heads]
         others = [each for each in verdict.heads if each not in (name, *tied)]
         ties = f" (tied: {listed_some(tied, MOST_NAMED)})" if tied else ""
         too = f" So {'does' if len(others) == 1 else 'do'} {listed_some(others, MOST_NAMED)}." if others else ""
-        return f"{name}{ties} finds {piece}: {evidence}.{too}"
+        return f"{name}{ties} finds {piece}: its {evidence}.{too}"
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
         best = {label: best_by_words(tables["words_by_head"]) for label, tables in by_label.items()}

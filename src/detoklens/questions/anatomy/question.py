@@ -179,14 +179,16 @@ class Anatomy(Question):
         if largest.is_empty():
             return "No score varies."
         clearest = largest.group_by("name", maintain_order=True).agg(pl.len().alias("heads"), pl.first("head", "share"))
+        rows = list(clearest.sort("heads", "share", descending=True).head(NAMED).iter_rows(named=True))
+        numbers = [f"{rows[0]['heads']} of {plural(len(largest), 'head')}", *(str(row["heads"]) for row in rows[1:])]
         clauses = [
-            f"{row['name']} in {row['heads']} ({head_name(row['head'])}: {percent(row['share'])})"
-            for row in clearest.sort("heads", "share", descending=True).head(NAMED).iter_rows(named=True)
+            f"with {row['name']} in {number} ({head_name(row['head'])}: {percent(row['share'])})"
+            for number, row in zip(numbers, rows, strict=True)
         ]
         strongest = largest.sort("sd", descending=True).row(0, named=True)
         return (
-            f"Largest share of score variance, over {plural(len(largest), 'head')}: {listed(clauses)}. "
-            f"{head_name(strongest['head'])} varies most (sd {strongest['sd']:.3g})."
+            f"The score varies most {listed(clauses)}. The strongest head is {head_name(strongest['head'])} "
+            f"(sd {strongest['sd']:.3g})."
         )
 
     def summarize_comparison(self, by_label: ByLabel) -> str:

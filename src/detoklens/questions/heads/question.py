@@ -193,7 +193,7 @@ class Heads(PairQuestion):
         return {"heads": cards, "scorecard": marks.table(cards["head"].to_list())}
 
     def _self_match(self, study: Study, heads: Sequence[int]) -> Float[np.ndarray, "head"]:
-        """The mean z-score; no other question is asked while the affinity takes memory."""
+        """The mean z-score. The affinity takes memory, so no other question runs meanwhile."""
         affinity = self.affinity(study, self.scale, self.centred, heads).of_tokens(study.meaningful_tokens())
         return np.asarray(self_match_scores(affinity).mean(axis=1))
 

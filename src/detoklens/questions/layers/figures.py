@@ -52,7 +52,7 @@ def _counted(table: pl.DataFrame) -> str:
 
 
 def component_map(twins_by_component: pl.DataFrame, *, width: theme.Width = "page") -> Figure:
-    """Attention of each head to the previous piece, and what each head and MLP costs when ablated."""
+    """Attention of each head to the previous piece, and the rank lost by ablating each head and MLP."""
     attention, needed = _grid(twins_by_component, "attention"), np.log(_grid(twins_by_component, "needed"))
     after = twins_by_component["after"].head(1).to_list() or [0]
     brief = theme.inches(width) < NARROW

@@ -110,7 +110,7 @@ class QueryTokens:
 
 
 class Draws:
-    """What the bootstrap and the label permutations draw, shared by all heads."""
+    """The random draws of the bootstrap and the label permutations, shared by all heads."""
 
     def __init__(self, tokens: QueryTokens, n_permutations: int, seed: int) -> None:
         random = np.random.default_rng(seed)
@@ -383,7 +383,7 @@ def random_alignments(
 ) -> Float[np.ndarray, "*row draw"]:
     """⟨O, M⟩ for rotations O drawn evenly, the same for all rows: C − W if queries were turned at random against keys.
 
-    Norms and spectra of queries and keys stay as they are; what the two have learned of each other is lost. Under
+    Norms and spectra of queries and keys are unchanged; only the learned relation between the two is lost. Under
     Gaussian random weights O changes nothing but the draw, so the control is exact there, for any embeddings.
     """
     random, d_head = np.random.default_rng(seed), matrices.shape[-1]

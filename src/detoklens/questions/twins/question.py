@@ -211,7 +211,7 @@ def _rest(layer: Layer, say: Callable[[str], None]) -> MlpSublayer | None:
     try:
         return layer.mlp_sublayer
     except (UnsupportedModelError, CheckpointError) as error:
-        say(f"results are only available after the attention, not after the block: {error}")
+        say(f"results are only available after the attention, not after the block ({error})")
         return None
 
 
