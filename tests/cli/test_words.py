@@ -22,7 +22,7 @@ def test_the_shipped_list_gives_one_row_a_head_and_three_tables(model, tmp_path)
     rows = printed["rows"]
     assert [row["head"] for row in rows] == [0, 1, 2]
     assert (printed["verdict"]["value"], printed["verdict"]["heads"]) == ("no", [])
-    assert " of one token (left out)" in result.stderr
+    assert " of one token (skipped)" in result.stderr
     names = sorted(path.name for path in tmp_path.glob("*.parquet"))
     assert names == ["word_pieces.parquet", "word_ranks.parquet", "words_by_head.parquet"]
     assert len(pl.read_parquet(tmp_path / "word_ranks.parquet")) == 3 * rows[0]["pairs"]
