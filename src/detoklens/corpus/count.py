@@ -110,6 +110,7 @@ def count_corpus(
                 "tokenizing_takes": COST if library == TOKENIZERS else None,
                 "versions": plan["versions"] | {package: version(package)},
             }
+            output.check_plan(plan)
             task = partial(
                 CountTask,
                 vocabulary_size=vocabulary.size,
@@ -249,7 +250,6 @@ class CountingRun:
 
     def complete(self, plan: JsonObject, make_task: Callable[..., ShardTask]) -> None:
         """Count what is missing and write the counts, the manifest last."""
-        self.output.check_plan(plan)
         self.output.save_plan(plan, self.vocabulary.to_json())
         tree = MergeTree(len(self.shards), self.output.parts)
         self._make_parts(tree, make_task)
