@@ -79,6 +79,15 @@ def test_the_curve_is_scikit_learns_and_its_area_the_auroc() -> None:
         assert np.trapezoid(ours[1], ours[0]) == pytest.approx(measures.heads[head, 0, AUROC], abs=1e-12)
 
 
+def test_a_curve_has_points_only_where_it_bends() -> None:
+    scores = np.array([6, 5, 4, 3, 2, 1], np.float32)
+    positives = from_pairs([(0, 0), (0, 1), (0, 4)], 6)
+    (curve,) = roc_curves(Affinity(np.ones((1, 6, 1), np.float32), scores[None, :, None]), positives, 0)
+    np.testing.assert_array_equal(curve["threshold"], [np.nan, 5, 3, 2, 1])
+    np.testing.assert_allclose(curve["false_positive_rate"], [0, 0, 2 / 3, 2 / 3, 1])
+    np.testing.assert_allclose(curve["true_positive_rate"], [0, 2 / 3, 2 / 3, 1, 1])
+
+
 def test_intervals_hold_the_known_auroc_as_often_as_they_say() -> None:
     """200 corpora, each of 150 query tokens with one to three positives: scores one standard deviation above others.
 

@@ -38,6 +38,12 @@ def test_a_vocabulary_below_100_has_no_top_1_percent():
     assert found["top_10_percent"].tolist() == [0.25]
 
 
+@pytest.mark.parametrize(("name", "vocab_size"), [("top_1_percent", 100), ("top_10_percent", 10)])
+def test_the_smallest_vocabulary_with_a_top_share_has_one_token_in_it(name, vocab_size):
+    ranks = np.array([[1, 4, 9, 2]])
+    assert rank_summary(PieceRanks(ranks, ranks, ranks, ranks[None]), "abcd", vocab_size)[name].tolist() == [0.25]
+
+
 def test_knowing_the_class_is_not_knowing_the_piece():
     """Each query finds all keys of its pair's class, so another word's piece of the class is as high as its own."""
     layer = random_layer(n_heads=1, d_head=5, vocab_size=400, seed=3)
