@@ -481,7 +481,7 @@ def _on_previous(
         terms = [scores[:, :n_keys] for scores in factors.of_head(head, queries, n_keys, unit).terms()]
         whole = sum(terms)
         scores = softcapped(np.stack([whole, *(whole - terms[each] for each in rules.terms.values())]), rules.softcap)
-        scores[:, hidden] = -np.inf
+        np.copyto(scores, -np.inf, where=hidden)
         found[head] = softmax(scores)[:, np.arange(len(queries)), queries - 1]
     return found
 
