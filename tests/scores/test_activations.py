@@ -24,4 +24,6 @@ TORCH = {
 def test_an_activation_is_that_of_torch(name: str) -> None:
     inputs = np.linspace(-6, 6, 61)
     expected = TORCH[name](torch.from_numpy(inputs)).numpy()
-    np.testing.assert_allclose(ACTIVATIONS[name](inputs), expected, rtol=0, atol=1e-8 if name == "gelu_short" else 1e-14)
+    np.testing.assert_allclose(
+        ACTIVATIONS[name](inputs), expected, rtol=0, atol=1e-8 if name == "gelu_short" else 1e-14
+    )
