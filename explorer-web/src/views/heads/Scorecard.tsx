@@ -30,7 +30,7 @@ export function Scorecard({ cards }: { cards: HeadCards }) {
           <tr>
             <th scope="col">head</th>
             <th scope="col" class="number">
-              strength
+              strength (nats)
             </th>
             <th scope="col">score varies with</th>
             {measures.map((measure) => (
@@ -50,7 +50,7 @@ export function Scorecard({ cards }: { cards: HeadCards }) {
                     {headName(head)}
                   </button>
                 </td>
-                <td class="number" data-label="strength">
+                <td class="number" data-label="strength (nats)">
                   {typeof row.sd === "number" ? Number(row.sd.toPrecision(2)) : "–"}
                 </td>
                 <td data-label="score varies with">
@@ -126,16 +126,18 @@ function Reasons({ cards, head }: { cards: HeadCards; head: number }) {
                 {words(measure)}: <b>{verdict}</b>
               </dt>
               <dd>
-                {cards.measures[measure]}
+                {(value !== null || !why) && cards.measures[measure]}
                 {value !== null && <b> {UNITS[measure]?.(value) ?? fixed(value, 3)}</b>}
-                {why && <span class="soft">; {why}</span>}
+                {value !== null && why && "; "}
+                <span class="soft">{why}</span>
               </dd>
             </div>
           );
         })}
       </dl>
       <p class="note">
-        Strength is the standard deviation of the scaled score; the bar shows what that score varies with.
+        Strength is the standard deviation of the scaled score; the bar shows what that score varies with (offset: distance
+        to the key; query × key: token pair).
       </p>
     </section>
   );

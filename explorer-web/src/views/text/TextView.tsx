@@ -97,8 +97,10 @@ function TextResult({ answers, split }: { answers: TextAnswer[]; split: SplitNam
       }),
     [answers, off, asked.show],
   );
-  const chosen = [asked.cell, asked.cell2];
-  const cells = panels.map(({ seen }, place) => valid(chosen[place], seen, explorer) ?? firstCell(seen));
+  const first = valid(asked.cell, panels[0].seen, explorer) ?? firstCell(panels[0].seen);
+  const cells = panels.map(({ seen }, place) =>
+    place === 0 ? first : (valid(asked.cell2, seen, explorer) ?? (asked.other === null ? first : firstCell(seen))),
+  ); // two heads are compared at the same link
   const what = whatIsShown(asked.show, terms, panels[0].seen);
   const names = panels.map(({ seen }) => headName(seen.head));
   return (
