@@ -276,10 +276,10 @@ def test_the_scorecard_has_a_mark_and_a_reason_for_every_head_and_measure(study,
     assert marks.filter(measure="detokenizes")["value"].equals(found.tables["heads"]["margin"], check_names=False)
     view, reasons = found.page_views
     assert view.open > reasons.open
-    assert [note.partition(":")[0] for note in view.notes[:7]] == ["strength", *view.frame.columns[3:]]
-    assert all("; yes: " in note for note in view.notes[1:7])
+    assert [note.partition(":")[0] for note in view.notes[:8]] == ["strength", *view.frame.columns[2:]]
+    assert all("; yes: " in note for note in view.notes[2:8])
     assert (
-        view.notes[1]
+        view.notes[2]
         == "detokenizes: AUROC minus its strongest control; yes: more than 0.05 above every control, with an interval above 0"
     )
     assert len(reasons.frame) == len(marks)

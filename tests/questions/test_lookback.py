@@ -347,12 +347,12 @@ def test_heads_that_look_back_without_a_switch_are_named_next_to_one_in_at_most_
         "L0H0 looks back 1.00 [0.99, 1.01] nats more from continuation tokens than from whole words "
         "(position +1.00, rest +0.00)"
     )
-    assert said.endswith(", carried by Tᵉᵖ. So does L0H1. L0H2 (position) looks back without a switch.")
+    assert said.endswith(", carried by Tᵉᵖ. L0H1 also looks back more. L0H2 (position) looks back from both.")
     many = summary_of(
         *((head, 3.0, 2.0, 0.001) for head in range(9)), *((head, 9.0, 9.0, 0.9) for head in range(9, 20))
     )
     assert len(many.split()) <= 40
-    assert "So do L0H1, L0H2, L0H3, L0H4 and 4 more." in many
+    assert "L0H1, L0H2, L0H3, L0H4 and 4 more also look back more." in many
 
 
 def test_a_head_that_looks_back_more_from_whole_words_is_said_to() -> None:

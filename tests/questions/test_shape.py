@@ -129,7 +129,13 @@ def test_the_sentence_names_heads_with_a_wave_and_the_control() -> None:
 def test_the_sentence_says_what_cannot_be_told() -> None:
     unseen, flat = {"shape": table_of(sinusoidal=None)}, {"shape": table_of(sinusoidal=None, period=None)}
     assert Shape().verdict(unseen).value == Shape().verdict(flat).value == "untestable"
-    assert Shape().summarize(unseen).endswith("can't be tested: position 90 sees fewer than 48 keys or 1.5 periods.")
+    assert Shape().summarize(unseen).endswith("can't be tested: position 90 sees fewer than 48 keys.")
+    long = {"shape": table_of(sinusoidal=None, period=180.4)}
+    assert (
+        Shape()
+        .summarize(long)
+        .endswith("position 90 sees fewer than 1.5 periods of every leading wave (the shortest period: 180).")
+    )
     assert "without any wave" in Shape().summarize(flat)
 
 

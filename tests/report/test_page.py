@@ -89,14 +89,18 @@ def test_each_headline_is_one_line_with_its_verdict_and_a_link():
 
 
 def test_what_was_not_asked_is_one_line_with_reason_and_command():
-    """At the top if an input would answer it: a reader looks for the answer there."""
+    """Where its answer would be if an input would give it: a reader looks for it there."""
     command = "detoklens report x --corpus TEXT"
-    some = [Unasked(["auroc", "lookback"], "no corpus counts", command, ["Heads", "Looking back"])]
+    some = [
+        Unasked(["auroc", "lookback"], "no corpus counts", command, ["Heads", "Looking back"], place=0),
+        Unasked(["attention"], "no text", command, ["Attention on text"], place=1),
+    ]
     html = render_page(
         Content("t", "s", [], [Part("s", "t", "x")], [*some, Unasked(["variance"], "no position embeddings")])
     )
     line = f"Not answered (no corpus counts): auroc; lookback. Run <code>{command}</code></dd>"
     assert html.index("<dt>Heads, Looking back</dt>") < html.index(line) < html.index('id="part-t"')
+    assert html.index('id="part-t"') < html.index("<dt>Attention on text</dt>")
     assert "Not answered (no position embeddings): variance.</p>" in html
 
 

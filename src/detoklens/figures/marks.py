@@ -111,11 +111,12 @@ def ratio_scale(axes: Axes, axis: Axis, values: Sequence[pl.Series]) -> None:
     inches = (axes.bbox.width if is_wide else axes.bbox.height) / axes.figure.dpi
     decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))))
     most = max(2, int(inches / (0.3 if is_wide else 0.15)))
-    for digits in ((1, 2, 5), (1, 3), (1,)):
-        ticks = _inside([digit * 10.0**decade for decade in decades for digit in digits], low, high)
-        if len(ticks) <= most:
-            break
-    if len(ticks) < 3:  # a small range: the steps of a linear axis
+    round_ticks = [
+        _inside([digit * 10.0**decade for decade in decades for digit in digits], low, high)
+        for digits in ((1, 2, 5), (1, 3), (1,))
+    ]
+    ticks = next((each for each in round_ticks if len(each) <= most), round_ticks[-1])
+    if len(round_ticks[0]) < 3:  # a small range: the steps of a linear axis
         ticks = _inside(mpl.ticker.MaxNLocator(min(most, 4), steps=[1, 2, 5, 10]).tick_values(low, high), low, high)
     axis.set_major_locator(mpl.ticker.FixedLocator(ticks))
     axis.set_major_formatter(mpl.ticker.FuncFormatter(short_number))

@@ -22,7 +22,15 @@ from detoklens.figures.panels import (
 )
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.chance import ALPHA
-from detoklens.measures.shape import SINUSOIDAL_SHARE, ControlTest, PositionShape, masses, position_shape
+from detoklens.measures.shape import (
+    FEWEST_KEYS,
+    PERIODS_IN_VIEW,
+    SINUSOIDAL_SHARE,
+    ControlTest,
+    PositionShape,
+    masses,
+    position_shape,
+)
 from detoklens.parallel import Runner
 from detoklens.questions.base import ByLabel, Frames, Verdict, View
 from detoklens.questions.positions.question import OfPositions
@@ -194,7 +202,7 @@ class Shape(OfPositions):
         if no_control or there["period"].null_count() == len(there):
             return Verdict("untestable", f"from position {query} the curve is a line, without any wave")
         if testable.is_empty():
-            return Verdict("untestable", f"position {query} sees fewer than 48 keys or 1.5 periods")
+            return Verdict("untestable", _too_little_in_view(query, min(there["period"].drop_nulls().to_list())))
         waves = testable.filter("sinusoidal")
         control = "random mean vectors" if _curve(there) == "Tᵖ" else "random walks"
         seen = (waves if len(waves) else testable)["wave_share"].to_list()
@@ -272,6 +280,16 @@ def _shape_table(found: PositionShape) -> pl.DataFrame:
         }
         frames.append(SHAPE.grid({"head": range(len(shares))}, line | wave | masses(seen)))
     return pl.concat(frames)
+
+
+def _too_little_in_view(query: int, shortest: float) -> str:
+    """Why no head is testable, from the shortest period of a leading wave."""
+    if shortest * PERIODS_IN_VIEW <= FEWEST_KEYS:
+        return f"position {query} sees fewer than {FEWEST_KEYS} keys"
+    return (
+        f"position {query} sees fewer than {PERIODS_IN_VIEW} periods of every leading wave "
+        f"(the shortest period: {shortest:.0f})"
+    )
 
 
 def _waves_table(found: PositionShape) -> pl.DataFrame:

@@ -425,9 +425,7 @@ class Study:
         if set_in_python or given_ids or not self.model_words:
             return f"study.ask(dl.{question!r})  # in Python, on the same study"
         words = ["detoklens", question.name(), *self.model_words, *question.cli_args(self)]
-        bundled = demo.is_demo(self.layer.name) and self.counts is not None and self.counts.folder == demo.COUNTS
-        if question.depends_on("counts") and self.counts is not None and not bundled:
-            words += ["--counts", self.counts.place]
+        words += self.counts_args if question.depends_on("counts") else []
         if question.depends_on("text") and self.has("text"):
             own, texts = question.begins_with_bos, self.texts.in_a_file()
             words += to_cli_args(texts if own is None else replace(texts, prepend_bos=own))
@@ -435,6 +433,12 @@ class Study:
         if self.seed and (question.depends_on("seed") or sampled):
             words += ["--seed", str(self.seed)]
         return shlex.join(words)
+
+    @property
+    def counts_args(self) -> list[str]:
+        """The option for these counts; none for bundled ones."""
+        bundled = demo.is_demo(self.layer.name) and self.counts is not None and self.counts.folder == demo.COUNTS
+        return [] if self.counts is None or bundled else ["--counts", self.counts.place]
 
     def report(self, folder: str | Path = "report", **options: Any) -> Path:
         """Write a full report: one page with its tables and figures, as `detoklens report` does.

@@ -74,10 +74,7 @@ def _joined(asked: Mapping[str, Sequence[Asked]], folder: Path) -> list[Asked]:
             continue
         answer = side_by_side(first.entry.question, answers)
         ReportStore(folder, first.entry.label).keep(answer)
-        figure = next(iter(answer.figures), None)  # a figure of several models is on the page itself
-        joined.append(
-            Asked(replace(first.entry, headline=first.entry.headline or figure is not None, figure=figure), answer)
-        )
+        joined.append(Asked(replace(first.entry, figure=next(iter(answer.figures), None)), answer))
     return joined
 
 

@@ -98,13 +98,14 @@ class Part:
 class Unasked:
     """Questions that could not be asked: the reason, and the command that would answer them, if any.
 
-    With a command, `sections` are those that it would add lines to.
+    With `sections`, the command would add lines to them; this one comes after `place` headlines.
     """
 
     titles: Sequence[str]
     reason: str
     command: str = ""
     sections: Sequence[str] = ()
+    place: int = 0
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,19 @@ class Content:
     def open_grids(self) -> list[Grid]:
         """The tables at the top of the page."""
         return [grid for part in self.parts for grid in part.grids if grid.is_open]
+
+    @property
+    def is_comparison(self) -> bool:
+        """Whether verdicts are of several models."""
+        return any(label for part in self.parts for label in part.verdicts)
+
+    @property
+    def answers(self) -> list[Part | Unasked]:
+        """The headlines, and what was not asked, in the order of the sections."""
+        found: list[Part | Unasked] = [part for part in self.parts if part.headline]
+        for some in reversed([some for some in self.unasked if some.sections]):
+            found.insert(some.place, some)
+        return found
 
     @property
     def sections(self) -> dict[str, list[Part]]:

@@ -13,6 +13,7 @@ from detoklens.errors import MissingError
 from detoklens.model.checks import refuse_layers
 from detoklens.progress import Listener
 from detoklens.questions.answer import Comparison
+from detoklens.questions.parameters import to_cli_args
 from detoklens.questions.study import Study
 from detoklens.report.drawing import Drawing, draw_all, drawings, heads_drawn
 from detoklens.report.folder import PAGE, REPORT, Asked, all_tables, ask_all, claim, column_guide, record
@@ -133,7 +134,8 @@ def _part(asked: Asked, drawn: Sequence[Drawing], pictures: Mapping[str, Picture
     meanings = {column.name: column.meaning for schema in answer.schemas for column in schema.columns}
     verdicts = answer.verdicts if isinstance(answer, Comparison) else {"": answer.verdict}
     found = [pictures[drawing.name] for drawing in drawn if drawing.name in pictures]
-    on_page = 1 if entry.on_page else 0
+    of_several = isinstance(answer, Comparison) and entry.figure is not None  # then always on the page itself
+    on_page = 1 if entry.on_page or of_several else 0
     return Part(
         entry.question.report_section,
         entry.title,
@@ -186,17 +188,25 @@ def downloads(asked: Sequence[Asked]) -> list[Download]:
 def _unasked(study: Study, asked: Sequence[Asked]) -> list[Unasked]:
     """The questions without an answer, by reason."""
     found: dict[tuple[str, str, bool], list[ReportEntry]] = {}
+    places, answered = dict[tuple[str, str, bool], int](), 0
+    again = ["detoklens", "report", *study.model_words, *study.counts_args, *to_cli_args(study.texts.in_a_file())]
     for each in asked:
         if isinstance(each.error, MissingError):
             reason, options = UNASKED[each.error.need]
-            command = "" if options is None else shlex.join(["detoklens", "report", *study.model_words, *options])
-            found.setdefault((reason, command, options is not None), []).append(each.entry)
+            command = "" if options is None else shlex.join([*again, *options])
+            key = reason, command, options is not None
         elif each.error is not None:
-            found.setdefault((str(each.error), study.command(each.entry.question), False), []).append(each.entry)
+            key = str(each.error), study.command(each.entry.question), False
+        else:
+            answered += each.entry.headline
+            continue
+        found.setdefault(key, []).append(each.entry)
+        places.setdefault(key, answered)
     unasked = []
-    for (reason, command, is_input), entries in found.items():
+    for key, entries in found.items():
+        reason, command, is_input = key
         sections = dict.fromkeys(entry.question.report_section for entry in entries if entry.headline and is_input)
-        unasked.append(Unasked([entry.title for entry in entries], reason, command, list(sections)))
+        unasked.append(Unasked([entry.title for entry in entries], reason, command, list(sections), places[key]))
     return unasked
 
 

@@ -29,16 +29,19 @@ ROWS = 128  # query tokens scored together
 
 
 def example_word(study: Study) -> tuple[str, list[int]] | None:
-    """A word of two pieces and their ids; None if there is none."""
+    """A word of two pieces and their ids; None if there is none.
+
+    "connection", or else the word with the smallest ids: tokenizers number common pieces first.
+    """
     if not study.has("vocabulary"):
         return None
-    vocabulary = study.layer.vocabulary
-    for word in (EXAMPLE_WORD, *given_words(None)):
-        (split,) = split_words(vocabulary, [word])
+    vocabulary, found = study.layer.vocabulary, dict[str, list[int]]()
+    for split in split_words(vocabulary, [EXAMPLE_WORD, *(word for word in given_words(None) if " " not in word)]):
         known = len(split.token_ids) == 2 and max(split.token_ids) < study.layer.vocab_size
-        if known and split.apart.isdisjoint(split.token_ids) and len(vocabulary.encode(word)) > 1:
-            return word, list(split.token_ids)
-    return None
+        if known and split.apart.isdisjoint(split.token_ids) and len(vocabulary.encode(split.word)) > 1:
+            found[split.word] = list(split.token_ids)
+    word = EXAMPLE_WORD if EXAMPLE_WORD in found else min(found, key=lambda each: max(found[each]), default=None)
+    return None if word is None else (word, found[word])
 
 
 def partner_index(study: Study, available: int, example: tuple[str, list[int]] | None = None) -> dict[str, Any]:

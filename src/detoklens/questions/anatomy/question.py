@@ -179,12 +179,15 @@ class Anatomy(Question):
         if largest.is_empty():
             return "No score varies."
         clearest = largest.group_by("name", maintain_order=True).agg(pl.len().alias("heads"), pl.first("head", "share"))
-        rows = list(clearest.sort("heads", "share", descending=True).head(NAMED).iter_rows(named=True))
+        clearest = clearest.sort("heads", "share", descending=True)
+        rows = list(clearest.head(NAMED).iter_rows(named=True))
         numbers = [f"{rows[0]['heads']} of {plural(len(largest), 'head')}", *(str(row["heads"]) for row in rows[1:])]
         clauses = [
             f"with {row['name']} in {number} ({head_name(row['head'])}: {percent(row['share'])})"
             for number, row in zip(numbers, rows, strict=True)
         ]
+        if rest := clearest["heads"][NAMED:].sum():
+            clauses.append(f"with another part in {rest}")
         strongest = largest.sort("sd", descending=True).row(0, named=True)
         return (
             f"The score varies most {listed(clauses)}. The strongest head is {head_name(strongest['head'])} "

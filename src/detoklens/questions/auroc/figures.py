@@ -35,7 +35,7 @@ CONTROLS = {
 WITHIN_GROUP = pl.col("auroc") - pl.min_horizontal("above_within_class", "above_within_cluster")
 """Below the AUROC by the margin: the null itself is a mean over fewer query tokens and can't be compared with it."""
 MEASURES = {
-    "seen": "mean AUROC over query tokens that have one",
+    "seen": "mean AUROC over query tokens",
     "all": "mean AUROC over all query tokens, undefined as 0",
     "weighted": "mean AUROC over query tokens, weighted by their bigrams",
 }

@@ -169,8 +169,8 @@ class Auroc(PairQuestion):
             "Mean AUROC of Tᵉᵉ over query tokens, with its 95 % interval over query tokens, for this vocabulary: the "
             "paper's Figure 2D. Hollow marks are the nulls: queries exchanged among all tokens; queries exchanged "
             "within their class or cluster (whichever is closer, drawn below the AUROC by its margin); keys permuted "
-            "among equally frequent ones. The AUROC of corpus frequency alone is hollow, too. With counts, the same "
-            "among equally frequent keys. 0.5 is chance.",
+            "among equally frequent ones. The AUROC of corpus frequency alone is hollow, too. On the "
+            "right, with counts, the same among equally frequent keys. 0.5 is chance.",
             optional=("auroc_controls",),
         ),
         FigureSpec(

@@ -427,7 +427,10 @@ def scorecard_notes(tables: Frames) -> list[str]:
     rules = dict(RULES)
     for gain in tables["heads"]["twin_gain"].drop_nulls()[:1]:  # the same for every head
         rules["writes_words"] += f" (here {gain:.2f} times)"
-    notes = ["strength: standard deviation of the score; score varies with: the largest shares of its variance"]
+    notes = [
+        "strength: standard deviation of the score",
+        "score varies with: largest shares of its variance (offset: distance to the key; query × key: token pair)",
+    ]
     notes += [f"{name.replace('_', ' ')}: {what}; yes: {rules[name]}" for name, what in MEASURES.items()]
     unknown = tables["scorecard"].filter(pl.col("verdict") == UNTESTABLE)
     reasons = unknown.group_by("why", maintain_order=True).agg(pl.col("measure").unique(maintain_order=True))

@@ -19,7 +19,7 @@ from detoklens.wording import term_symbol
 ALL_TERMS = theme.Style(theme.INK, "solid", "o", "")
 NULL = theme.Style(theme.INK, "solid", "", "")
 MARKERS = dict(zip(CLASSES, ("o", "s", "^"), strict=True))
-LETTER = 0.1  # inches for the class of a bar
+LETTER = 0.16  # inches for the class of a bar
 BAR = 0.24  # height of a bar, as a share of the row
 ROW, SMALLEST_ROW = 0.8, 0.28  # usual and smallest height of a row, in inches
 

@@ -230,10 +230,10 @@ class Lookback(TermQuestion):
             "lookback",
             ("lookback_by_head", "lookback_by_term"),
             "Looking back, by class of query token",
-            "Left: lift of the previous token from continuation tokens (C), whole words (W) and first pieces (F), by "
-            "part. Middle: C − W of all terms and by term; the band is the middle 95 % with permuted labels. Right: "
-            "attention to the previous token on text by class, with all terms and without each term; lines are 95 % "
-            "intervals over documents.",
+            "First: lift of the previous token from continuation tokens (C), whole words (W) and first pieces (F), by "
+            "part. Second: C − W of all terms and by term; the band is the middle 95 % with permuted labels. Third, if "
+            "there is text: attention to the previous token by class, with all terms and without each term; lines are "
+            "95 % intervals over documents.",
             optional=("lookback_text",),
             per_head=True,
         ),
@@ -406,9 +406,9 @@ class Lookback(TermQuestion):
         best = max(switched, key=lambda head: (gaps.get((head.head, "none"), 0.0), head.total["difference"]))
         summary, more = describe_switch(best, tables, gaps), []
         if others := [head_name(head.head) for head in switched if head is not best]:
-            more.append(f"So {'does' if len(others) == 1 else 'do'} {listed_some(others, NAMED)}.")
+            more.append(f"{listed_some(others, NAMED)} also {'looks' if len(others) == 1 else 'look'} back more.")
         if names := [f"{head_name(head.head)}{head.kind.removeprefix('previous token')}" for head in alike]:
-            more.append(f"{listed_some(names, NAMED)} {'looks' if len(names) == 1 else 'look'} back without a switch.")
+            more.append(f"{listed_some(names, NAMED)} {'looks' if len(names) == 1 else 'look'} back from both.")
         for sentence in more:
             summary += f" {sentence}" if len(f"{summary} {sentence}".split()) <= LONGEST else ""
         return summary
