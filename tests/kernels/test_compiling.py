@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numba import typeof
 
 import detoklens
+from detoklens.kernels.ranking import take_places
 
 PACKAGE = Path(detoklens.__file__).parent
 NO_HOME = "/proc/nowhere"  # not even root can make a folder there
@@ -96,6 +99,14 @@ def test_where_loops_can_be_kept_nothing_is_said(installed_by_another, tmp_path)
     done = run(["-c", USE_A_LOOP], installed_by_another | {"NUMBA_CACHE_DIR": str(kept)})
     assert (done.returncode, done.stderr) == (0, "")
     assert {path.suffix for path in kept.rglob("*") if path.is_file()} == {".nbi", ".nbc"}
+
+
+def test_a_loop_for_other_loops_refuses_a_call_from_python() -> None:
+    arguments = np.array([5], np.uint64), np.empty(64, np.int64)
+    for _ in range(2):  # before it is compiled, and then
+        with pytest.raises(TypeError, match="take_places is only compiled for other loops"):
+            take_places(*arguments)
+        take_places.compile(tuple(map(typeof, arguments)))
 
 
 def test_extensions_of_numba_are_left_to_those_who_need_them():

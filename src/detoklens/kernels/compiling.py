@@ -54,12 +54,21 @@ class LoopCache(FunctionCache):  # type: ignore[misc]
             _warn_once(f"compiled loops are not kept: {error.strerror or error}; every process compiles its own")
 
 
-def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """numba.njit that releases the GIL and caches what it compiles."""
+def compiled(from_python: bool = True, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """numba.njit that releases the GIL and caches what it compiles.
+
+    A loop that only other loops call needs no wrapper to be called `from_python`, which takes time to compile.
+    """
 
     def compile_loop(function: Callable[..., Any]) -> Any:
-        loop = numba.njit(nogil=True, no_cfunc_wrapper=True, **options)(function)
+        loop = numba.njit(nogil=True, no_cfunc_wrapper=True, no_cpython_wrapper=not from_python, **options)(function)
         loop._compilation_chain_init_hook = lambda: None  # loads numba's extensions
+        if not from_python:  # a call without the wrapper would end the process
+
+            def refuse(*_: Any, **__: Any) -> None:
+                raise TypeError(f"{function.__name__} is only compiled for other loops; call it from one")
+
+            loop._insert, loop._compile_for_args = lambda *_, **__: None, refuse
         if (cache_of_loop := _cache_of(function)) is not None:
             loop._cache = cache_of_loop
         return loop

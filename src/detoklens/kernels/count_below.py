@@ -28,7 +28,7 @@ CHUNK = 1024
 """Scores whose bins are computed in one vectorised pass; their bins stay in the first-level cache."""
 
 
-@compiled(inline="always")
+@compiled(from_python=False, inline="always")
 def bin_of(score: np.float32, lowest: np.float32, per_unit: np.float32, last: np.float32) -> np.uint32:
     """The bin of a score, from 0 to last; never falls when the score rises, and is 0 for NaN."""
     place = (score - lowest) * per_unit
@@ -37,7 +37,7 @@ def bin_of(score: np.float32, lowest: np.float32, per_unit: np.float32, last: np
     return np.uint32(np.int32(place))
 
 
-@compiled()
+@compiled(from_python=False)
 def bins_over(positives: np.ndarray, n: int | np.int64, per_positive: int) -> tuple[np.float32, np.float32, int]:
     """Bins over the range of the first n positives: where they begin, bins per unit of score, how many bins.
 
@@ -107,7 +107,7 @@ def count_by_comparison(
         below[place], equal[place] = less, same
 
 
-@compiled()
+@compiled(from_python=False)
 def first_not_below(score: np.float32, positives: np.ndarray, first: np.uint32, end: np.uint32) -> np.uint32:
     """The first place from `first` to `end` whose positive is not below the score."""
     while first < end:
@@ -119,7 +119,7 @@ def first_not_below(score: np.float32, positives: np.ndarray, first: np.uint32, 
     return first
 
 
-@compiled()
+@compiled(from_python=False)
 def count_ranks(
     row: np.ndarray,
     positives: np.ndarray,

@@ -10,7 +10,7 @@ Counts are integers up to the last division.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba.core import types
@@ -24,7 +24,7 @@ MIX, MIX_AGAIN = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 HALF_WORD = np.uint64(32)
 
 
-@compiled()
+@compiled(from_python=False)
 def mixed(word: np.uint64) -> np.uint64:
     """Mix the bits of a word (the finaliser of SplitMix64)."""
     word = (word ^ (word >> np.uint64(30))) * MIX
@@ -122,7 +122,7 @@ def count_ones(_: Any, word: Any) -> tuple[Any, Any]:
     return types.int64(word), lambda _context, builder, _signature, arguments: builder.ctpop(arguments[0])
 
 
-@compiled()
+@compiled(from_python=False)
 def measure(
     weights: np.ndarray,
     sizes: np.ndarray,
@@ -168,8 +168,7 @@ def measure(
     return weight_total
 
 
-@compiled()
-def working_space(n: int | np.int64) -> Space:
+def working_space(n: int) -> Space:
     """Arrays to sort and count at most n positives: their scores, unsorted and in order; ranks of scores; bins."""
     return (
         np.empty(n, np.float32),
@@ -182,7 +181,7 @@ def working_space(n: int | np.int64) -> Space:
     )
 
 
-@compiled()
+@compiled(from_python=False)
 def rank_columns(
     row: np.ndarray,
     chosen: np.ndarray,
@@ -222,7 +221,7 @@ def rank_columns(
         ranks[0, number], ranks[1, number] = counted[0, level], counted[0, level] + counted[1, level]
 
 
-@compiled()
+@compiled(from_python=False)
 def rank_within_strata(
     row: np.ndarray,
     by_stratum: np.ndarray,
@@ -252,7 +251,7 @@ def rank_within_strata(
             ranks[0, place], ranks[1, place] = counted[0, level], counted[0, level] + counted[1, level]
 
 
-@compiled()
+@compiled(from_python=False)
 def take_places(bits: np.ndarray, places: np.ndarray) -> np.int64:
     """Write the places of all set bits, in order, and clear them; return their number."""
     n = np.int64(0)
@@ -266,7 +265,7 @@ def take_places(bits: np.ndarray, places: np.ndarray) -> np.int64:
     return n
 
 
-@compiled()
+@compiled(from_python=False)
 def sort_by_stratum(
     places: np.ndarray, order: np.ndarray, strata: np.ndarray, starts: np.ndarray, sorted_places: np.ndarray
 ) -> None:
@@ -283,7 +282,7 @@ def sort_by_stratum(
         free[stratum] += 1
 
 
-@compiled()
+@compiled(from_python=False)
 def measure_places(
     places: np.ndarray,
     weight_at: np.ndarray,
@@ -307,7 +306,7 @@ def measure_places(
     return measure(levels[0], levels[1], levels[2], levels[3], distinct, n_keys, k, measures)
 
 
-@compiled()
+@compiled(from_python=False)
 def measure_within_strata(
     by_stratum: np.ndarray,
     starts: np.ndarray,
@@ -331,7 +330,7 @@ def measure_within_strata(
     measures /= total_weight if total_weight else np.nan
 
 
-@compiled()
+@compiled(from_python=False)
 def set_bits(columns: np.ndarray, weights: np.ndarray, place: np.ndarray, bits: np.ndarray, at: np.ndarray) -> None:
     """Set a bit at the place of each column, and keep its weight there."""
     for number in range(len(columns)):
@@ -340,14 +339,14 @@ def set_bits(columns: np.ndarray, weights: np.ndarray, place: np.ndarray, bits: 
         at[found] = weights[number]
 
 
-@compiled()
+@compiled(from_python=False)
 def bits_before(place: np.int64, bits: np.ndarray, before_word: np.ndarray) -> np.int64:
     """The number of set bits before a place."""
     word = place >> 6
     return before_word[word] + count_ones(bits[word] & ((ONE << np.uint64(place & 63)) - ONE))
 
 
-@compiled()
+@compiled(from_python=False)
 def auroc_of_columns(
     columns: np.ndarray,
     weights: np.ndarray,
@@ -389,7 +388,7 @@ def auroc_of_columns(
     return twice_won / (2.0 * weight_total * n_negatives)
 
 
-@compiled()
+@compiled(from_python=False)
 def gather(
     token: int | np.int64,
     indptr: np.ndarray,
@@ -406,19 +405,59 @@ def gather(
     return np.int64(first)
 
 
-@compiled()
-def most_positives(indptr: np.ndarray, queries: np.ndarray, others: np.ndarray) -> np.int64:
-    """The most positives of a row's three lists together."""
-    most = np.int64(1)
-    for row in range(len(queries)):
-        n = 2 * (indptr[queries[row] + 1] - indptr[queries[row]])
-        if len(others):
-            n += indptr[others[row] + 1] - indptr[others[row]]
-        most = max(most, n)
-    return most
+class RowSpace(NamedTuple):
+    """Arrays that `measure_rows` works in, allocated by numpy: compiled, their allocation takes a second to compile."""
+
+    positives: Space
+    listed: np.ndarray
+    weight: np.ndarray
+    chosen: np.ndarray
+    order: np.ndarray
+    place: np.ndarray
+    ties: np.ndarray
+    ranks: np.ndarray
+    own_ranks: np.ndarray
+    places: np.ndarray
+    by_stratum: np.ndarray
+    weight_at: np.ndarray
+    bits: np.ndarray
+    before_word: np.ndarray
+    chosen_for: np.ndarray
+    levels: np.ndarray
+    members: np.ndarray
+    taken: np.ndarray
+    swapped: np.ndarray
+    starts: np.ndarray
+    shifted: np.ndarray
+
+    @classmethod
+    def of(cls, n_keys: int, n_strata: int, most: int) -> RowSpace:
+        """For so many keys and strata, and at most so many positives in a row's three lists together."""
+        return cls(
+            positives=working_space(n_keys),
+            listed=np.empty(most, np.int64),
+            weight=np.empty(most, np.int64),
+            chosen=np.empty(n_keys, np.int32),
+            order=np.empty(n_keys, np.int32),
+            place=np.empty(n_keys, np.int32),
+            ties=np.empty((2, n_keys), np.int32),
+            ranks=np.empty((2, n_keys), np.int32),
+            own_ranks=np.empty((2, n_keys), np.int32),
+            places=np.empty(n_keys, np.int64),
+            by_stratum=np.empty(n_keys, np.int64),
+            weight_at=np.empty(n_keys, np.int64),
+            bits=np.zeros(n_keys // 64 + 1, np.uint64),
+            before_word=np.empty(n_keys // 64 + 2, np.int64),
+            chosen_for=np.full(n_keys, -1),
+            levels=np.empty((4, n_keys), np.int64),
+            members=np.arange(n_keys),
+            taken=np.zeros(n_strata + 1, np.int64),
+            swapped=np.empty(most, np.int64),
+            starts=np.empty(n_strata + 1, np.int64),
+            shifted=np.empty(n_keys, np.float32),
+        )
 
 
-@compiled()
 def measure_rows(
     scores: np.ndarray,
     rows: np.ndarray,
@@ -448,18 +487,48 @@ def measure_rows(
     receives the AUROC of the positives of partners[draw, r], against all keys or, with `partners_matched`, against
     those of the same stratum.
     """
-    n_keys, most = len(strata), most_positives(indptr, queries, others)
-    space = working_space(n_keys)
-    listed, weight = np.empty(most, np.int64), np.empty(most, np.int64)
-    chosen, order, place = np.empty(n_keys, np.int32), np.empty(n_keys, np.int32), np.empty(n_keys, np.int32)
-    ties, ranks = np.empty((2, n_keys), np.int32), np.empty((2, n_keys), np.int32)
-    own_ranks = np.empty((2, n_keys), np.int32)
-    places, by_stratum, weight_at = np.empty(n_keys, np.int64), np.empty(n_keys, np.int64), np.empty(n_keys, np.int64)
-    bits, before_word = np.zeros(n_keys // 64 + 1, np.uint64), np.empty(n_keys // 64 + 2, np.int64)
-    chosen_for, levels = np.full(n_keys, -1), np.empty((4, n_keys), np.int64)
-    members, taken, swapped = np.arange(n_keys), np.zeros(len(bounds), np.int64), np.empty(most, np.int64)
-    starts, ends = np.empty(len(bounds), np.int64), np.zeros(LISTS + 1, np.int64)
-    of_partner, shifted = np.empty(MEASURES), np.empty(len(shift), scores.dtype)
+    sizes = np.diff(indptr)
+    most = 2 * sizes[queries] + (sizes[others] if len(others) else 0)
+    space = RowSpace.of(len(strata), len(bounds) - 1, int(most.max(initial=1)))
+    pairs = (indptr, columns, weights, bounds, strata)
+    options = (matched, exchanged, partners_matched, seed, k)
+    _measure_rows(space, scores, rows, shift, queries, others, partners, *pairs, *options, measures, partner_aurocs)
+
+
+@compiled()
+def _measure_rows(
+    space: RowSpace,
+    scores: np.ndarray,
+    rows: np.ndarray,
+    shift: np.ndarray,
+    queries: np.ndarray,
+    others: np.ndarray,
+    partners: np.ndarray,
+    indptr: np.ndarray,
+    columns: np.ndarray,
+    weights: np.ndarray,
+    bounds: np.ndarray,
+    strata: np.ndarray,
+    matched: bool,
+    exchanged: bool,
+    partners_matched: bool,
+    seed: int,
+    k: int,
+    measures: np.ndarray,
+    partner_aurocs: np.ndarray,
+) -> None:
+    n_keys = len(strata)
+    listed, weight, chosen, order, place = space.listed, space.weight, space.chosen, space.order, space.place
+    ties, ranks, own_ranks, places, by_stratum = (
+        space.ties,
+        space.ranks,
+        space.own_ranks,
+        space.places,
+        space.by_stratum,
+    )
+    weight_at, bits, before_word, chosen_for = space.weight_at, space.bits, space.before_word, space.chosen_for
+    levels, members, taken, swapped, starts = space.levels, space.members, space.taken, space.swapped, space.starts
+    ends, of_partner = np.zeros(LISTS + 1, np.int64), np.empty(MEASURES)
     measures[:] = np.nan
     for row in range(len(queries)):
         ends[1] = gather(queries[row], indptr, columns, weights, np.int64(0), listed, weight)
@@ -489,9 +558,9 @@ def measure_rows(
         row_scores = scores[rows[row]]
         if len(shift):
             for column in range(len(shift)):
-                shifted[column] = row_scores[column] + shift[column]
-            row_scores = shifted
-        rank_columns(row_scores[:n_keys], chosen, n, space, order, place, ties, ranks)
+                space.shifted[column] = row_scores[column] + shift[column]
+            row_scores = space.shifted
+        rank_columns(row_scores[:n_keys], chosen, n, space.positives, order, place, ties, ranks)
         used = bits[: n // 64 + 1]
         if matched or partners_matched:
             n_ranked = n
@@ -502,7 +571,7 @@ def measure_rows(
                 set_bits(listed[: ends[2]], weight, place, used, weight_at)
                 n_ranked = take_places(used, places)
             sort_by_stratum(places[:n_ranked], order, strata, starts, by_stratum)
-            rank_within_strata(row_scores, by_stratum, starts, order, ties, bounds, space, own_ranks)
+            rank_within_strata(row_scores, by_stratum, starts, order, ties, bounds, space.positives, own_ranks)
 
         for number in range(LISTS):
             first, end = ends[number], ends[number + 1]

@@ -18,6 +18,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -80,12 +81,15 @@ class QuerySet:
 
 @dataclass(frozen=True)
 class Measures:
-    """The measures of each query token, NaN where undefined; the last axis is that of `kernels.ranking`."""
+    """The measures of each query token, NaN where undefined; the last axis is that of `kernels.ranking`.
+
+    The plain nulls have the first measure only, the AUROC.
+    """
 
     query_tokens: Int64[np.ndarray, "query"]
     heads: Float[np.ndarray, "head query measure"]
-    shuffled_queries: Float[np.ndarray, "head query measure"] | None
-    permuted_keys: Float[np.ndarray, "head query measure"] | None
+    shuffled_queries: Float[np.ndarray, "head query 1"] | None
+    permuted_keys: Float[np.ndarray, "head query 1"] | None
     frequency: Float[np.ndarray, "query measure"] | None
     within: Mapping[str, Float[np.ndarray, "head query"]]
     """The AUROC with queries exchanged within groups, by name of the null, a mean over draws; NaN for a token alone."""
@@ -118,21 +122,28 @@ class Scorers:
         queries: Int64[np.ndarray, "query"],
         key_order: Int64[np.ndarray, "token"],
         workers: int,
+        query_ids: Int64[np.ndarray, "query"] | None = None,
     ) -> None:
         self.queries, self.n_panels = queries, panels_of_block(len(key_order))
+        places = queries if query_ids is None else np.searchsorted(query_ids, queries)
         query_factors, key_factors = list(affinity.query), list(affinity.shared_key)
         self._keys_of = list(affinity.own_keys or range(affinity.n_heads))
         if token_counts is not None:
-            query_factors.append(np.ones((len(token_counts), 1), np.float32))
+            query_factors.append(np.ones((affinity.query.shape[1], 1), np.float32))
             self._keys_of.append(len(key_factors))
             key_factors.append(frequency_ranks(token_counts)[:, None])
         pack_queries, pack_keys = product.query_panels, product.key_panels
-        self._queries = list(thread_map(lambda each: pack_queries(_single(each[queries])), query_factors, workers))
+        self._queries = list(thread_map(lambda each: pack_queries(_single(each[places])), query_factors, workers))
         self._keys = list(thread_map(lambda each: pack_keys(_single(each[key_order])), key_factors, workers))
         self._of_thread = threading.local()
 
     def __len__(self) -> int:
         return len(self._queries)
+
+    def close(self) -> None:
+        """Free the factors, half a gigabyte for Qwen, before measures are arranged."""
+        self._queries.clear()
+        self._keys.clear()
 
     @property
     def n_blocks(self) -> int:
@@ -185,8 +196,12 @@ def measure_query_sets(
     options: RankingOptions | None = None,
     runner: Runner | None = None,
     groups: Mapping[str, Int64[np.ndarray, "token"]] | None = None,
+    query_ids: Int64[np.ndarray, "query"] | None = None,
 ) -> list[Measures]:
-    """The same for several sets of query tokens, or shifted scores; each score is computed once."""
+    """The same for several sets of query tokens, or shifted scores; each score is computed once.
+
+    The affinity may have the queries of some tokens only, `query_ids`: at least of those with positives.
+    """
     options, runner = options or RankingOptions(), runner or Runner()
     if affinity.vocab_size != positives.vocab_size:
         raise RangeError(
@@ -207,7 +222,7 @@ def measure_query_sets(
     partners = [np.concatenate([none, *each.partners.values()]) for none, each in zip(no_draws, all_rows, strict=True)]
     shifts = [None if each.shift is None else _single(each.shift[:, order]) for each in query_sets]
     queries = np.unique(np.concatenate([each.tokens for each in all_rows]))
-    scorers = Scorers(affinity, token_counts if options.controls else None, queries, order, runner.workers)
+    scorers = Scorers(affinity, token_counts if options.controls else None, queries, order, runner.workers, query_ids)
     n_with_nulls = affinity.n_heads if options.controls else 0
     known, seed = token_counts is not None, options.seed % (1 << 63)
     pairs = (positives.indptr, columns, positives.weights, bounds, strata[order])
@@ -249,6 +264,7 @@ def measure_query_sets(
             measured[number][:, :, part] = found[f"measures-{number}"]
             aurocs[number][:, :, part] = found[f"partners-{number}"]
     n_strata = len(bounds) - 1 if known else None
+    scorers.close()
     return [
         _by_query(np.asarray(query_set.tokens, np.int64), rows, affinity, options, n_strata, *found)
         for query_set, rows, *found in zip(query_sets, all_rows, measured, aurocs, strict=True)
@@ -295,26 +311,27 @@ def _by_query(
     """Arrange measures by the query whose positives were ranked, and by control."""
     n_heads, vocab_size = affinity.n_heads, affinity.vocab_size
 
-    def cell(number: int, tokens: Int64[np.ndarray, "row"]) -> Float[np.ndarray, "scorer query measure"]:
+    def cell(
+        number: int, tokens: Int64[np.ndarray, "row"], n_measures: int = MEASURES
+    ) -> Float[np.ndarray, "scorer query measure"]:
         row_of = np.full(vocab_size, -1)
         row_of[tokens] = np.arange(len(tokens))
         ranked_in = row_of[queries]
-        by_query = np.full((len(measured), len(queries), MEASURES), np.nan)
-        by_query[:, ranked_in >= 0] = measured[:, number, ranked_in[ranked_in >= 0]]
+        by_query = np.full((len(measured), len(queries), n_measures), np.nan)
+        by_query[:, ranked_in >= 0] = measured[:, number, ranked_in[ranked_in >= 0], :n_measures]
         return by_query
 
     def against(first_cell: int) -> Measures:
         """The frequency baseline, if any, follows the heads."""
         own = cell(first_cell + OWN, rows.tokens)
-        shuffled = cell(first_cell + OTHER_QUERY, rows.others)[:n_heads] if len(rows.others) else None
+        shuffled = cell(first_cell + OTHER_QUERY, rows.others, AUROC + 1)[:n_heads] if len(rows.others) else None
         is_chosen = (first_cell == MATCHED) == options.matched
         if len(measured) == n_heads:
             return Measures(queries, own, shuffled, None, None, within if is_chosen else {})
         if first_cell == MATCHED:  # permuted within strata, against keys of the same stratum: ½ is expected
-            permuted = np.full_like(own, np.nan)
-            permuted[..., AUROC] = np.where(np.isnan(own[..., AUROC]), np.nan, 0.5)
+            permuted = np.where(np.isnan(own[..., : AUROC + 1]), np.nan, 0.5)
         else:
-            permuted = cell(EXCHANGED, rows.tokens)
+            permuted = cell(EXCHANGED, rows.tokens, AUROC + 1)
         return Measures(queries, own[:n_heads], shuffled, permuted[:n_heads], own[n_heads], within if is_chosen else {})
 
     within, first_draw = {}, 0
@@ -422,7 +439,7 @@ def control_samples(measures: Measures, resamples: int = 1000, seed: int = 0) ->
     values = np.concatenate(list(aurocs.values()))
     defined = ~np.isnan(values)
     known, counted = np.where(defined, values, 0.0).T, defined.T.astype(np.float64)
-    times = [np.ones((1, n_queries)), *resampled(n_queries, resamples, seed)]
+    times = chain([np.ones((1, n_queries))], resampled(n_queries, resamples, seed))
     with np.errstate(invalid="ignore"), one_core_each():
         means = np.concatenate([(each @ known) / (each @ counted) for each in times])
     parts = np.split(means, np.cumsum([len(each) for each in aurocs.values()])[:-1], axis=1)

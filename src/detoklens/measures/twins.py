@@ -311,7 +311,7 @@ def shares_lost(
     return over_words(shares, lost.shape[1], resamples, seed)
 
 
-ROWS = 1024  # texts per block: with four tokens and a width of 4,096, an array takes 64 MB
+ROWS = 256  # texts per block: an array of the MLP of Llama 3 8B takes 15 MB; malloc returns larger ones to the system
 ATTENTION, BLOCK = "attention", "block"
 
 Look = Callable[[LastPlace], Float[np.ndarray, "head text key"]]

@@ -323,7 +323,10 @@ class Auroc(PairQuestion):
         query_sets = [QuerySet(each._query_ids(study), each._shift(study, affinity)) for each in (self, *others)]
         token_counts = counts.tokens if counts is not None and (self.controls or matched) else None
         runner = runner.under(sha256(repr(others).encode()).hexdigest()[:16]) if others else runner
-        own, *rest = measure_query_sets(affinity, positives, query_sets, token_counts, options, runner, groups)
+        tokens = np.unique(np.concatenate([each.tokens for each in query_sets]))
+        ranked = tokens[positives.sizes[tokens] > 0]
+        affinity = replace(affinity, query=affinity.query[:, ranked])  # Qwen's whole vocabulary takes a gigabyte
+        own, *rest = measure_query_sets(affinity, positives, query_sets, token_counts, options, runner, groups, ranked)
         study.prepared |= dict(zip(others, rest, strict=True))
         return own
 
