@@ -2,8 +2,8 @@
 
 All of these follow from the number of keys below and equal to each positive (`kernels.count_below`). A row is read once
 for all lists of positives that it ranks: its query's, those of another query, its query's with keys exchanged for
-equally frequent ones, and those of some partners; and once more for ranks among keys of the same stratum. All positives
-of a row are sorted together. A list then needs no sorting: it sets a bit at each positive's place.
+equally frequent ones, and those of some partners. It is read once more for ranks among keys of the same stratum. All
+positives of a row are sorted together. A list then needs no sorting: it sets a bit at each positive's place.
 
 Counts are integers up to the last division.
 """

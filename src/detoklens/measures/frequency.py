@@ -8,7 +8,7 @@ Spearman's correlation is Pearson's correlation of the ranks; ties share their m
 
 The control is a random query bias: the same keys with a query of random direction. Embeddings themselves encode
 frequency (rare tokens are shorter, or lie in a separate region), so random directions correlate with it, too. ρ then
-saturates: that of a bias pointing at frequency is barely larger than that of many random ones. Its slope over
+saturates: a bias that points exactly at frequency has barely a larger ρ than many random ones. Its slope over
 log10(count + 1) does not saturate: slope = b · g, with g the slopes of the key dimensions, so for a random direction of
 b in d dimensions cos²(b, g) has a Beta(1/2, (d − 1)/2) distribution, which gives p in closed form.
 """

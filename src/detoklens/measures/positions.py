@@ -4,8 +4,8 @@
 
 σ depends on the token, so every number summarizes the vocabulary: the value at the mean σ, the band of most tokens, and
 the values at the largest and smallest σ. Tᵖ depends on the key's token only, and its band is exact. Tᵖᵖ and the sum
-depend on two tokens; their band is the range of values while both σ stay within bounds that hold for at least the given
-share of all pairs of tokens, so it may be too wide but never too narrow.
+depend on two tokens. Their band is the range of values while both σ stay within bounds that hold for at least the given
+share of all pairs of tokens. It may be too wide but never too narrow.
 """
 
 from __future__ import annotations
@@ -340,8 +340,8 @@ def position_curves(
 
     `average` is the mean to use: score / mean σ, or mean of score / σ. `token_weights` weights the vocabulary, e.g. by
     corpus counts. `coverage` is the share of the vocabulary within the band. `n_keys` is the text length of a
-    bidirectional model. `extremes` says whose σ is the smallest or largest, while the other's is the mean: the key's,
-    as in the caption of the paper's Figure 3, the query's, as in its code, or both. Tᵖ only has the key's.
+    bidirectional model. `extremes` says whose σ is the smallest or largest: the key's, as in the caption of the paper's
+    Figure 3, the query's, as in its code, or both. The other σ is the mean. Tᵖ only has the key's.
     """
     summary = summarise_scales(layer.scales, token_weights, coverage, watch)
     inverse = summary.inverse(average)

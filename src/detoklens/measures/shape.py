@@ -24,8 +24,8 @@ as local. With rotary and ALiBi positions, line and waves are those of the kerne
 
 A line or wave must exceed a control, corrected for the number of heads (see `chance`):
 
-- Learned positions: random walks. Neighbouring rows of a trained table are similar, so any curve over them drifts, and
-  a drift alone has R² ≥ 0.9 in 4 % of cases and half of its power in one wave in 25 %.
+- Learned positions: random walks. Neighbouring rows of a trained table are similar, so any curve over them drifts. A
+  drift alone has R² ≥ 0.9 in 4 % of cases, and half of its power in one wave in 25 %.
 - Rotary positions: kernels of random mean vectors. Each kernel is a sum of the model's few frequencies, so one wave
   often dominates for any mean query and key.
 - ALiBi: none. Its kernel is a line by construction.
@@ -35,11 +35,11 @@ fitted by
 
     y_j ≈ a + b j + c cos 2πfj + d sin 2πfj
 
-and the power at f is what c and d remove from the squared residuals of the line a + b j. This is the Lomb-Scargle
-periodogram with a line instead of the mean: it needs neither evenly spaced keys nor a whole number of periods. The
-leading wave is subtracted and the search repeated on the residual; shares of the power around the line add up. The grid
-runs from one period in view to two positions per period, in steps of a quarter of the resolution 1/n; the best
-frequency is then refined between its neighbours by golden section.
+and the power at f is the amount by which c and d reduce the squared residuals of the line a + b j. This is the
+Lomb-Scargle periodogram with a line instead of the mean: it needs neither evenly spaced keys nor a whole number of
+periods. The leading wave is subtracted and the search repeated on the residual; shares of the power around the line add
+up. The grid runs from one period in view to two positions per period, in steps of a quarter of the resolution 1/n; the
+best frequency is then refined between its neighbours by golden section.
 """
 
 from __future__ import annotations

@@ -356,7 +356,8 @@ class ClosedWorld:
     ) -> Rows:
         """The residual stream at the last position of every text, after the attention or after the block.
 
-        `empty` rows of zeros follow. `kept` holds what does not depend on `look`, for other looks at the same texts.
+        `empty` rows of zeros follow. `kept` stores the parts that don't depend on `look`, for other looks at the same
+        texts.
         """
         weights = self.layer.weights
         shape = len(pieces) + empty, weights.token_embeddings.shape[1]

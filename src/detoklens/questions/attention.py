@@ -77,9 +77,9 @@ ATTENTION_AGREEMENT = Schema(
 class Attention(TextQuestion):
     """Compare attention on text with the softmax of Tᵖ + Tᵖᵖ.
 
-    Keys are grouped into first (position 0), self (the query), recent (the 15 before it), next (the 15 after it, in
-    bidirectional models, which read documents of one length: by default the median) and far. Rotary and ALiBi models
-    have no Tᵖᵖ; their attention is compared with the softmax of the kernel Tᵖ.
+    Keys are grouped into first (position 0), self (the query), recent (the 15 before it), next (the 15 after it) and
+    far. Only bidirectional models have next; they read documents of one length, by default the median. Rotary and ALiBi
+    models have no Tᵖᵖ; their attention is compared with the softmax of the kernel Tᵖ.
 
     Example: detoklens attention gpt2 --text 'openwebtext/*.parquet' --query-positions 500 --heads 1,7
     """

@@ -68,12 +68,12 @@ Ranks = dict[str, np.ndarray]
 class Twins(Question):
     """Test whether the first layer writes words.
 
-    The pieces ` mag` + `ic` have a twin, the token ` magic`. Its rank among all tokens, by cosine with the last piece
-    after the attention and after the block, is compared with four controls: another word's first piece (null), the last
-    piece alone, the first piece alone, and the sum of its pieces (additive). A layer writes words only if the rank is
-    clearly worse in all four. For words of the fewest pieces, each head's attention to earlier pieces is also cut, and
-    each score term is left out or used alone. Exact and from weights alone: the input is only a beginning-of-text token
-    and the pieces.
+    The pieces ` mag` + `ic` have a twin, the token ` magic`. It is ranked among all tokens by cosine with the last
+    piece, after the attention and after the block. Its rank is compared with four controls: another word's first piece
+    (null), the last piece alone, the first piece alone, and the sum of its pieces (additive). A layer writes words only
+    if the rank is clearly worse in all four. For words of the fewest pieces, each head's attention to earlier pieces is
+    also cut, and each score term is left out or used alone. Exact and from weights alone: the input is only a
+    beginning-of-text token and the pieces.
 
     Example: detoklens twins gpt2 --triples 2000 --pieces 2
     """
