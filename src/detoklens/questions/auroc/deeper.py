@@ -1,10 +1,10 @@
 """AUROC above layer 0.
 
 1. The real model gives the closed-world input of each token t: the residual stream entering layer l at t in [BOS, t].
-2. Tᵉᵉ of layer l is computed with these vectors in place of the embeddings, and its AUROC as for layer 0. 3. In text, t
-also attends to other tokens, so this is an approximation. Its validity is measured on the study's text. For each head,
-this is the rank correlation of predicted and real scores (before the softmax) of links, pairs of a token and the token
-at the offset. It is measured over all links, and over those of continuation tokens.
+2. Tᵉᵉ of layer l is computed with these vectors in place of the embeddings, and its AUROC as for layer 0.
+3. In text, t also attends to other tokens, so this is an approximation. Its validity is measured on the study's text:
+   for each head, the rank correlation of predicted and real scores (before the softmax) over links, which are pairs of
+   a token and the token at the offset. It is measured over all links, and over those of continuation tokens.
 """
 
 from __future__ import annotations
