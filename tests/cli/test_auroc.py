@@ -252,7 +252,7 @@ def test_what_can_not_be_asked_is_one_line(model, counts, tmp_path):
     assert "is 3 tokens" in refuse(*asked, "--tokens", "qqq")
     assert "so no ROC curve" in refuse(*asked, "--roc", "0")
     assert "needs the truth 'words', not 'counts'" in refuse(*asked, "--words", "words.txt")
-    assert "pass truth='counts'" in refuse(*plain, "--truth", "merges", "--positives", "pmi")
+    assert "need the truth 'counts', not 'merges'" in refuse(*plain, "--truth", "merges", "--positives", "pmi")
     assert "matched negatives need token frequencies" in refuse(*plain, "--truth", "merges", "--negatives", "matched")
     (tmp_path / "words.txt").write_text("the\n", encoding="utf-8")
     assert "splits none of the 1 words" in refuse(*plain, "--truth", "words", "--words", tmp_path / "words.txt")

@@ -117,8 +117,8 @@ class Frequency(TokenQuestion):
 
     A head prefers rare or frequent tokens only if it exceeds random query biases with the same keys: its slope over log
     frequency is steeper than theirs, corrected for the number of heads, and its correlation is outside their central
-    95 %. The verdict is "yes" if at least one head does. Other tables have the variance of the embedding norms before and
-    after division by σ, mean |Cov(e, p)| next to mean Var(e), and every token.
+    95 %. The verdict is "yes" if at least one head does. Other tables have the variance of the embedding norms before
+    and after division by σ, mean |Cov(e, p)| next to mean Var(e), and every token.
 
     Example: detoklens frequency gpt2 --counts counts --by model
     """
