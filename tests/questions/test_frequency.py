@@ -231,3 +231,5 @@ def test_the_untrained_tokens_are_counted_in_their_title() -> None:
     untrained = UNTRAINED.conform(found.with_columns(norm=1.0, count=pl.lit(None, pl.Int64)))
     title = Frequency().view({"untrained": untrained}, "untrained").title
     assert title == "2 tokens that training barely changed, and 1 that no text contains"
+    title = Frequency().view({"untrained": untrained.head(1)}, "untrained").title
+    assert title == "1 token that training barely changed"

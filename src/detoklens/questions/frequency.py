@@ -268,8 +268,8 @@ class Frequency(TokenQuestion):
         if name != UNTRAINED.name:
             return found
         untrained = found.frame.filter(~pl.col("trained"))
-        others = f"{len(found.frame) - len(untrained):,} that no text contains"
-        return replace(found, title=f"{plural(len(untrained), 'token')} that training barely changed, and {others}")
+        said, others = f"{plural(len(untrained), 'token')} that training barely changed", len(found.frame) - len(untrained)
+        return replace(found, title=f"{said}, and {others:,} that no text contains" if others else said)
 
     def verdict(self, tables: Frames) -> Verdict:
         """Whether at least one head prefers rare or frequent tokens more than random query biases do."""
