@@ -268,7 +268,8 @@ class Frequency(TokenQuestion):
         if name != UNTRAINED.name:
             return found
         untrained = found.frame.filter(~pl.col("trained"))
-        said, others = f"{plural(len(untrained), 'token')} that training barely changed", len(found.frame) - len(untrained)
+        said = f"{plural(len(untrained), 'token')} that training barely changed"
+        others = len(found.frame) - len(untrained)
         return replace(found, title=f"{said}, and {others:,} that no text contains" if others else said)
 
     def verdict(self, tables: Frames) -> Verdict:
