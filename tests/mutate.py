@@ -3,8 +3,8 @@
     python -m tests.mutate scores --seconds 600
     python -m tests.mutate measures weights --seed 1 --mutants 50
 
-Each mutant runs in a process of its own with the tests of its package; no file is changed. Survivors are printed as they
-are found: either the change makes no difference, or a test is missing.
+Each mutant runs in a process of its own with the tests of its package, the slow ones too; no file is changed. Survivors
+are printed as they are found: either the change makes no difference, or a test is missing.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def survives(mutant: Mutant, package: str) -> bool:
     )
     for stream in (1, 2):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-    options = ["-x", "-m", "not slow", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    options = ["-x", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
     own = ROOT / "tests" / package / f"test_{mutant.path.stem}.py"  # the first to fail, if any does
     names = [str(own)] * own.exists() + [f"tests/{name}" for name in TESTS[package]]
     os._exit(int(importlib.import_module("pytest").main([*options, *names])))

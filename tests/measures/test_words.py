@@ -11,6 +11,7 @@ from detoklens.measures.words import (
     PieceRanks,
     SplitWord,
     behind_best,
+    exchange_keys,
     exchange_within,
     null_ratios,
     piece_ranks,
@@ -58,6 +59,13 @@ def test_knowing_the_class_is_not_knowing_the_piece():
     assert found["median_share"][0] < 0.5 * found["plain_null_median_share"][0]
     assert found["null_median_share"][0] == found["class_null_median_share"][0]
     assert found["median_share"][0] == pytest.approx(found["class_null_median_share"][0], rel=0.2)
+
+
+@pytest.mark.parametrize("n_pairs", [2, 3, 10])
+def test_no_query_keeps_its_key_in_the_plain_null(n_pairs):
+    given = exchange_keys(np.arange(n_pairs))
+    assert sorted(given) == list(range(n_pairs))
+    assert (given != np.arange(n_pairs)).all()
 
 
 @given(st.lists(st.integers(0, 5), min_size=2, max_size=30), st.integers(0, 9))

@@ -16,6 +16,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 import detoklens
 from detoklens.errors import CheckpointError, DetokLensError, RangeError, UnsupportedModelError
 from detoklens.weights import sources
+from detoklens.weights.blocks import config_fingerprint
 from detoklens.weights.sources import SafetensorsFolder
 from tests.layers import assert_same_layer, gpt2_config, gpt2_tensors, random_first_layer, write_gpt2, write_tokenizer
 from tests.real_gpt2 import real_gpt2
@@ -276,3 +277,12 @@ def test_whisper_is_read_from_real_weights(whisper_folder):
     assert not layer.weights.key_bias.any()
     config = json.loads((whisper_folder / "config.json").read_text())
     assert config["scale_embedding"] is False
+
+
+def test_a_config_that_changed_since_it_was_read_counts_as_another(tmp_path):
+    folder = write_gpt2(tmp_path / "model", random_first_layer())
+    checkpoint = detoklens.load(folder).checkpoint
+    before = config_fingerprint(checkpoint, 1)
+    assert config_fingerprint(detoklens.load(folder).checkpoint, 1) == before
+    write_gpt2(folder, random_first_layer(), activation_function="relu")
+    assert config_fingerprint(checkpoint, 1) != before
