@@ -13,7 +13,16 @@ import polars.selectors as cs
 from detoklens.figures import theme
 from detoklens.figures.labels import KEY_POSITION
 from detoklens.figures.marks import line, line_entry, numbers, point_entry, reference
-from detoklens.figures.panels import chosen_heads, drawn_queries, head_rows, in_order, intervals, points, titled_panels
+from detoklens.figures.panels import (
+    PAIRS_PER_INCH,
+    chosen_heads,
+    drawn_queries,
+    head_rows,
+    in_order,
+    intervals,
+    points,
+    titled_panels,
+)
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.positions import PositionScores, ScaleSummary, summarise_scales, trained_range
 from detoklens.measures.variance import (
@@ -139,9 +148,9 @@ class Variance(OverVocabulary):
             "last_positions",
             ("last_queries",),
             "The last query positions",
-            "Tᵖᵖ without LayerNorm for the last five query positions. A head is marked undertrained if the last "
-            "one departs from the others, and untestable if the others are untrained, too, or too few. The paper's "
-            "Figure 7.",
+            "Tᵖᵖ without LayerNorm for the last five query positions. A head is marked undertrained (* in narrow "
+            "panels) if the last one departs from the others, and untestable (?) if the others are untrained, too, or "
+            "too few. The paper's Figure 7.",
             optional=("undertrained",),
             per_head=True,
         ),
@@ -241,6 +250,7 @@ LAST = theme.Style(theme.INK, "solid", "o", "")
 PANELS = {"Tᵖ without LayerNorm": "_without_norm", "Tᵖ with LayerNorm": ""}
 FEW = 10
 VERDICTS = {True: " (undertrained)", False: "", None: " (untestable)"}
+BRIEF = {True: " *", False: "", None: " ?"}  # in narrow panels
 
 
 def position_variance(position_variance: pl.DataFrame, *, width: theme.Width = "page") -> Figure:
@@ -292,8 +302,9 @@ def last_positions(
     queries, asked = drawn_queries(last_queries, None), chosen_heads(last_queries, heads)
     styles = [*(theme.style_of(place) for place in range(len(queries) - 1)), LAST][: len(queries)]
     verdicts = dict(undertrained.select("head", "undertrained").iter_rows()) if undertrained is not None else {}
+    marks = VERDICTS if len(asked) <= PAIRS_PER_INCH * theme.inches(width) else BRIEF
     figure, panels = titled_panels(
-        [head_name(head) + VERDICTS[verdicts.get(head, False)] for head in asked],
+        [head_name(head) + marks[verdicts.get(head, False)] for head in asked],
         width,
         x_label=KEY_POSITION,
         y_label="Tᵖᵖ without LayerNorm",
