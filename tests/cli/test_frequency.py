@@ -59,7 +59,7 @@ def test_unseen_tokens_are_counted_as_asked(model, counts):
 
 def test_frequency_without_counts_says_what_is_missing(model):
     result = run("frequency", model, "--format", "json")
-    assert "without counts the columns of correlations are empty" in result.stderr
+    assert "without counts, the correlations are empty" in result.stderr
     assert [row["spearman"] for row in json.loads(result.stdout)["rows"]] == [None, None, None]
 
 

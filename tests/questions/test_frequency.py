@@ -84,7 +84,7 @@ def test_without_counts_correlations_and_counts_are_null_and_that_is_told():
     assert answer.tables["frequency_by_head"]["slope"].null_count() == layer.n_heads
     assert answer.tables["embedding_variance"]["spearman"].null_count() == 1
     assert answer.tables["frequency_by_token"]["count"].null_count() == layer.vocab_size
-    assert answer.notes == ("without counts the columns of correlations are empty",)
+    assert answer.notes == ("without counts, the correlations are empty",)
     assert (
         answer.tables["frequency_by_head"].select("null_low", "null_high", "p", "prefers").null_count().row(0)
         == (layer.n_heads,) * 4

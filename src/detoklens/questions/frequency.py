@@ -180,7 +180,7 @@ class Frequency(TokenQuestion):
     def ask(self, study: Study, runner: Runner) -> Frames:
         layer, heads = study.layer, study.heads(self.heads)
         if study.counts is None:
-            runner.say("without counts the columns of correlations are empty")
+            runner.say("without counts, the correlations are empty")
         counts = None if study.counts is None else study.counts.tokens
         scores = self_assertion(layer, None, self.scale, offset=self.offset, mean=self.split_off(study))
         undivided = scores * layer.token_scale(self.scale)
