@@ -311,7 +311,8 @@ def shares_lost(
     return over_words(shares, lost.shape[1], resamples, seed)
 
 
-ROWS = 256  # texts per block: an array of the MLP of Llama 3 8B takes 15 MB; malloc returns larger ones to the system
+ROWS = 1024  # texts per block
+ROW_BYTES = 8 << 20  # of an array of the MLP; where it is wide, a block has fewer texts
 ATTENTION, BLOCK = "attention", "block"
 
 Look = Callable[[LastPlace], Float[np.ndarray, "head text key"]]
@@ -342,6 +343,12 @@ class ClosedWorld:
         return cls(layer, beginning, rest, layer.common_part(None if layer.positions == "learned" else "vocabulary"))
 
     @property
+    def texts_of_block(self) -> int:
+        """The number of texts whose vectors are computed together."""
+        width = self.layer.d_model if self.rest is None else self.rest.feed_forward.up_weight.shape[1]
+        return max(1, min(ROWS, ROW_BYTES // (width * self.layer.weights.token_embeddings.itemsize)))
+
+    @property
     def places(self) -> tuple[str, ...]:
         return (ATTENTION,) if self.rest is None else (ATTENTION, BLOCK)
 
@@ -359,12 +366,12 @@ class ClosedWorld:
         `empty` rows of zeros follow. `kept` stores the parts that don't depend on `look`, for other looks at the same
         texts.
         """
-        weights = self.layer.weights
+        weights, rows = self.layer.weights, self.texts_of_block
         shape = len(pieces) + empty, weights.token_embeddings.shape[1]
         found = np.zeros(shape, weights.token_embeddings.dtype)
 
         def fill(begin: int) -> None:
-            some = pieces[begin : begin + ROWS]
+            some = pieces[begin : begin + rows]
             with np.errstate(over="ignore", invalid="ignore"):  # `standardised` refuses what overflows
                 seen = None if kept is None else kept.get(begin)
                 if seen is None:
@@ -379,7 +386,7 @@ class ClosedWorld:
                     states = block_output(weights, self.rest, seen.stream, written)
                 found[begin : begin + len(some)] = states
 
-        list(thread_map(fill, range(0, len(pieces), ROWS), threads))
+        list(thread_map(fill, range(0, len(pieces), rows), threads))
         return found
 
     def additive(self, pieces: Pieces, partners: Int[np.ndarray, "word partner"], place: str, threads: int = 1) -> Rows:
