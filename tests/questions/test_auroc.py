@@ -217,7 +217,7 @@ def said(question: Auroc, judged: pl.DataFrame) -> str:
 def test_the_sentence_names_the_head_its_interval_and_its_strongest_control() -> None:
     assert said(Auroc(), controls(0.3, 0.01, **ALL_CONTROLS)) == (
         "L0H0 detokenizes: AUROC 0.800 [0.790, 0.810] on all tokens; 0.100 [0.090, 0.110] above its strongest control, "
-        "the frequency-matched null; we require 0.05. Frequency alone: 0.700; among equally frequent keys 0.510 (head 0.650)."
+        "the frequency-matched null; we require 0.05. Frequency alone has 0.700; among equally frequent keys 0.510, the head 0.650."
     )
     pieces = said(
         Auroc(pieces=True),

@@ -167,7 +167,7 @@ def test_what_frequency_alone_does_is_said() -> None:
         "Frequency alone ranks keys better (0.900), but not among equally frequent keys."
     )
     assert summarize_heads(heads({"frequency": 0.7}), "").endswith(
-        "Frequency alone: 0.700; among equally frequent keys 0.600 (head 0.700)."
+        "Frequency alone has 0.700; among equally frequent keys 0.600, the head 0.700."
     )
     assert summarize_heads(heads({"matched_frequency": 0.75}), "").endswith("ranks keys better (0.900).")
 

@@ -217,8 +217,8 @@ def test_the_head_that_detokenizes_and_the_one_that_matches_itself_are_named() -
     tables = judged(auroc=[0.9, 0.8], above_null=[0.3, 0.01], self_match=[0.5, 4.12])
     assert Heads().summarize(tables) == (
         "L0H0 detokenizes: AUROC 0.900 on continuation tokens; 0.100 above its strongest control, the "
-        "frequency-matched null; we require 0.05. Frequency alone: 0.500; among equally frequent keys 0.600 (head 0.700). L0H1 matches its own "
-        "token most (mean z +4.120)."
+        "frequency-matched null; we require 0.05. Frequency alone has 0.500; among equally frequent keys 0.600, the "
+        "head 0.700. L0H1 matches its own token most (mean z +4.120)."
     )
     assert Heads().verdict(tables).heads == ("L0H0",)
 
@@ -227,7 +227,7 @@ def test_where_nothing_stands_out_that_is_said() -> None:
     tables = judged(auroc=[0.6, 0.5], above_null=[0.01, 0.0], self_match=[-0.5, -1.2])
     assert Heads().summarize(tables) == (
         "No head detokenizes: the closest, L0H0, has AUROC 0.600 on continuation tokens; it exceeds the plain null by "
-        "0.010; we require more than 0.05. No head matches its own token (closest: L0H0, mean z −0.500)."
+        "0.010; we require more than 0.05. No head matches its own token."
     )
     assert Heads().verdict(tables).value == "no"
 

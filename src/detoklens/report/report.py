@@ -34,8 +34,8 @@ SHOWN_ROWS = 30  # of a table in the appendix
 LARGEST_PAGE = 14_500_000  # bytes including the search data; browsers open it and it fits an email
 NUMBERS = {"learned": "six", "rotary": "four", "alibi": "three"}
 SUMMARY = (
-    "What the first layer attends to and why, computed from its weights. Attention scores are exactly the sum of "
-    "{number} terms of tokens and positions; Tᵉᵉ, token with token, is the one that can detokenize."
+    "What the first layer attends to and why, computed from its weights. Each attention score is exactly a sum of "
+    "{number} terms; Tᵉᵉ, the one that depends on both tokens, is the one that can detokenize."
 )
 TERMS = {
     "learned": "Tᵉ: of the key token alone. Tᵖ: of the key’s position alone; Tᵖᵖ: of both positions; Tᵖᵉ, Tᵉᵖ: mixed. "

@@ -184,7 +184,8 @@ def _frequency_clause(row: Mapping[str, Any]) -> str:
         return " " + sentence(f"frequency alone ranks keys better ({alone:.3f}){exception}")
     if alone is None or matched is None:
         return ""
-    return f" Frequency alone: {alone:.3f}; among equally frequent keys {matched:.3f} (head {row['matched']:.3f})."
+    among = f"among equally frequent keys {matched:.3f}, the head {row['matched']:.3f}"
+    return f" Frequency alone has {alone:.3f}; {among}."
 
 
 def compare_heads(controls: Mapping[str, pl.DataFrame], queries: str, layer: int = 0) -> str:

@@ -331,10 +331,9 @@ class Heads(PairQuestion):
         best = _best_self_match(cards)
         if best is None:
             return f"{self._detokenization(cards)} Self-match is undefined."
-        name, score = head_name(best["head"]), f"mean z {signed(best['self_match'])}"
-        matches = f"{self.no_head} matches its own token (closest: {name}, {score})."
+        matches = f"{self.no_head} matches its own token."
         if best["self_match"] > CLEARLY_ITSELF:
-            matches = f"{name} matches its own token most ({score})."
+            matches = f"{head_name(best['head'])} matches its own token most (mean z {signed(best['self_match'])})."
         return f"{self._detokenization(cards)} {matches}"
 
     def _detokenization(self, cards: pl.DataFrame) -> str:
