@@ -256,7 +256,7 @@ def test_the_schemas_follow_the_terms_of_the_model(monkeypatch):
         ({"text": ["a"]}, "text is text or a list"),
         ({"text": b"ab"}, "text is text or a list"),
         ({"text": {"a": 1}}, "text is text or a list"),
-        ({"text": [[1, 2]]}, "text is text or a list"),
+        ({"text": [[1, 2], [3]]}, "text is text or a list"),
         ({"text": "a", "top": 0}, "at least 1 is needed"),
         ({"text": "a", "heads": "0,1"}, "heads is a list, each a whole number or None"),
     ],

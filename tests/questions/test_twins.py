@@ -197,7 +197,7 @@ def test_the_beginning_of_text_token_is_named_and_can_be_chosen(demo, tmp_path):
 def test_a_fallback_for_the_beginning_is_said():
     layer = planted_layer(begins=False)
     answer = Study(layer).ask(replace(SHORT, bootstrap=0, heads=[0]))
-    said = "beginning-of-text token: <s> (id 0), a fallback by its name, because the checkpoint has no bos_token_id"
+    said = "beginning-of-text token: <s> (id 0), a fallback, chosen by its name, because the checkpoint has no bos_token_id"
     assert said in answer.notes
     ends = Layer(replace(layer.checkpoint, config=layer.checkpoint.config | {"eos_token_id": 3, "bos_token_id": 999}))
     assert find_beginning(ends).token_id == 3

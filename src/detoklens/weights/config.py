@@ -39,11 +39,11 @@ published ones leave out these sizes."""
 
 def language_config(config: Config) -> dict[str, Any]:
     """The config of a multimodal model's language model; any other config as it is."""
-    inside = config.get("text_config")
-    if config.get("model_type") not in MULTIMODAL or not isinstance(inside, dict):
+    kind, inside = config.get("model_type"), config.get("text_config")
+    if not isinstance(kind, str) or kind not in MULTIMODAL or not isinstance(inside, dict):
         return dict(config)
     stated = {key: config[key] for key in ("quantization_config", "bos_token_id", "eos_token_id") if key in config}
-    return MULTIMODAL[config["model_type"]] | inside | stated
+    return MULTIMODAL[kind] | inside | stated
 
 
 def read_size(config: Config, *keys: str) -> int:
