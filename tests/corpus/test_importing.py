@@ -477,8 +477,8 @@ def test_the_command(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, separated)
     assert shown.exit_code == 0, shown.output
     assert shown.stdout.splitlines()[1] == "2,,5,5,3,3,0,0"
-    assert "stands between" not in shown.stderr
+    assert "separates documents" not in shown.stderr
     wrong = CliRunner().invoke(app, [*arguments, str(tmp_path / "wrong"), "--separator", "9"])
-    assert "1 document in 1 file: check that token 9 stands between documents" in wrong.stderr
+    assert "1 document in 1 file: check that token 9 separates documents" in wrong.stderr
     crossing = CliRunner().invoke(app, [*arguments, str(tmp_path / "crossing")])
     assert "bigrams may cross documents" in crossing.stderr

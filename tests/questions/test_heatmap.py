@@ -118,17 +118,17 @@ def test_the_sentence_says_whether_a_head_looks_for_the_identical_token():
     tokens = {"heatmap_tokens": pl.DataFrame({"place": range(60)})}
     assert Heatmap().summarize({"heatmap_by_head": by_head(0.1, 4.126), **tokens}) == (
         "L0H1 matches the identical token: over 60 tokens, a token's own key scores 4.13 standard deviations above the "
-        "mean key, and highest for 25 %. No head mostly prefers the same keys for every query."
+        "mean key, and highest of all in 25 %. No head mostly prefers the same keys for every query."
     )
     both = by_head(2.1, 4.126, 0.0, same_keys=0.4)
     assert Heatmap().summarize({"heatmap_by_head": both, **tokens}) == (
         "L0H1 and L0H0 match the identical token, L0H1 most: over 60 tokens, a token's own key scores 4.13 standard "
-        "deviations above the mean key, and highest for 25 %. Heads that mostly prefer the same keys for every query "
+        "deviations above the mean key, and highest of all in 25 %. Heads that mostly prefer the same keys for every query "
         "(share of variance): L0H2 (60 %) and L0H1 (50 %)."
     )
     assert Heatmap().summarize({"heatmap_by_head": by_head(-0.3, None), **tokens}) == (
         "No head clearly matches the identical token; the closest is L0H0: over 60 tokens, a token's own key scores 0.30 "
-        "standard deviations below the mean key, and highest for 25 %. No head mostly prefers the same keys for every "
+        "standard deviations below the mean key, and highest of all in 25 %. No head mostly prefers the same keys for every "
         "query."
     )
     compared = {"start": {"heatmap_by_head": by_head(-0.3)}, "end": {"heatmap_by_head": by_head(0.1, 4.126)}}

@@ -118,7 +118,7 @@ def import_(options: Import, work: Cluster, printed: Printed) -> None:
         n_files = sum(not file["path"].endswith(".csv.gz") for file in counts.manifest["inputs"])
         if documents <= n_files:
             found = f"{plural(documents, 'document')} in {plural(n_files, 'file')}"
-            say(f"{found}: check that token {options.separator} stands between documents")
+            say(f"{found}: check that token {options.separator} separates documents")
     print_table(COUNT_TOTALS.frame(counts.totals()), printed.output_format, f"{options.out}: {COUNT_TOTALS.question}")
 
 

@@ -155,7 +155,8 @@ class Heatmap(TokenQuestion):
         return (
             f"{_summarize_self_match(by_self_match, self.no_head)}: over "
             f"{plural(sampled, 'token')}{self.options_note}, a token's own key scores "
-            f"{deviations(best['self_match'], digits=2)} the mean key, and highest for {percent(best['self_first'])}. "
+            f"{deviations(best['self_match'], digits=2)} the mean key, and highest of all in "
+            f"{percent(best['self_first'])}. "
             f"{_summarize_same_keys(by_self_match, self.no_head)}."
         )
 

@@ -67,7 +67,7 @@ HEADS = Schema(
     Column("on_previous", "attention to the previous token by position alone, from the middle"),
     Column("on_first", "attention to position 0 by position alone, from the middle; learned positions"),
     *(column for column in ANATOMY_BY_HEAD.columns if column.name != "head"),
-    Column("lookback", "lift of the previous token from continuation tokens minus whole words, in nats"),
+    Column("lookback", "lift of the previous token from continuation tokens minus that from whole words, in nats"),
     *(Column(f"lookback_{part}", f"{part} part of that difference") for part in PARTS),
     Column("margin", "auroc minus its strongest control"),
     Column("twin_gain", "rank ratio of the additive control in twins, the same for every head"),
@@ -82,7 +82,7 @@ HEADS = Schema(
 )
 MEASURES = {
     "detokenizes": "AUROC minus its strongest control",
-    "looks_back": "lift from continuation tokens minus whole words, in nats",
+    "looks_back": "lift from continuation tokens minus that from whole words, in nats",
     "writes_words": "share of the layer's gain in rank that is lost without the head",
     "matches_itself": "mean z-score of Tᵉᵉ[i, i]",
     "sink": "attention to position 0 by position alone",
@@ -146,9 +146,9 @@ class Heads(PairQuestion):
             ("heads",),
             "Head cards",
             "One row per head: AUROC against corpus bigrams with its null, and minus its strongest control; lift of "
-            "the previous token from continuation tokens minus whole words; rank of a word's preceding piece; rank of "
-            "a word's twin lost when the head's attention to the preceding piece is ablated; strength and shares of "
-            "the score's variance; self-match; correlation with frequency.",
+            "the previous token from continuation tokens minus that from whole words; rank of a word's preceding "
+            "piece; rank of a word's twin lost when the head's attention to the preceding piece is ablated; strength "
+            "and shares of the score's variance; self-match; correlation with frequency.",
         ),
     )
     compared_figures = (
@@ -215,7 +215,7 @@ class Heads(PairQuestion):
         return pl.DataFrame(forms).with_columns(pl.col("head").cast(pl.Int32))
 
     def _lookback(self, study: Study, marks: Marks) -> pl.DataFrame | None:
-        """The lift from continuation tokens minus whole words; None if the classes can't be formed."""
+        """The lift from continuation tokens minus that from whole words; None if the classes can't be formed."""
         try:
             judged = judge_lookback(study.ask(Lookback(heads=self.heads)).tables["lookback_by_head"])
         except (MissingError, RangeError, TokenError) as error:

@@ -423,7 +423,7 @@ class Lookback(TermQuestion):
             clauses.append(
                 f"{best.total['difference']:+.2f} in {label} ({head_name(best.head)}, {kind})".replace("-", "−")
             )
-        return f"Largest lift from continuation tokens minus whole words, in nats: {listed(clauses)}."
+        return f"Largest lift from continuation tokens minus that from whole words, in nats: {listed(clauses)}."
 
     def views(self, tables: Frames) -> Sequence[View]:
         """One row per head: lift by class, C − W by part, and what kind of head it is."""
