@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from detoklens.errors import RangeError
-from detoklens.measures.ranking import HeadScores, pair_ranks
-from detoklens.progress import Watcher, unwatched
+from detoklens.measures.ranking import ALONE, HeadScores, pair_ranks
+from detoklens.parallel import Runner
 from detoklens.scores.affinity import Affinity
 
 ROWS = 2048  # tokens at a time in float64: those of a head fit into a processor's cache
@@ -78,12 +78,12 @@ def identical_tokens(
     affinity: Affinity,
     ids: Int[np.ndarray, "query"],
     drawn: Float[np.ndarray, "head query key"],
-    watch: Watcher = unwatched,
+    runner: Runner = ALONE,
 ) -> dict[str, Float[np.ndarray, "head"]]:
     """The range of the sampled scores, and how the identical token ranks among them and among all keys."""
     diagonal = np.diagonal(drawn, axis1=1, axis2=2).astype(np.float64)
     others, pairs = drawn.sum(axis=(1, 2), dtype=np.float64) - diagonal.sum(axis=1), len(ids) * (len(ids) - 1)
-    ranks = pair_ranks(affinity, ids, ids[None], watch)[0][0]
+    ranks = pair_ranks(affinity, ids, ids[None], runner)[0][0]
     return {
         "minimum": drawn.min(axis=(1, 2)),
         "maximum": drawn.max(axis=(1, 2)),

@@ -23,7 +23,6 @@ from detoklens.corpus.counts import Counts
 from detoklens.kernels import product
 from detoklens.kernels.ranking import rank_rows
 from detoklens.parallel import Arrays, Runner
-from detoklens.progress import Watcher, unwatched
 from detoklens.scores.affinity import Affinity
 
 FEW_QUERIES = 32
@@ -47,6 +46,7 @@ def pair_counts(
     return found
 
 
+ALONE = Runner()
 BLOCK_BYTES = 32 << 20  # scores of a block: 160 queries of GPT-2's vocabulary
 GROUP = 64  # keys whose largest score is compared first
 
@@ -94,13 +94,14 @@ def pair_ranks(
     affinity: Affinity,
     queries: Int[np.ndarray, "pair"],
     keys: Int[np.ndarray, "choice pair"],
-    watch: Watcher = unwatched,
+    runner: Runner = ALONE,
 ) -> tuple[Int[np.ndarray, "choice head pair"], Float[np.ndarray, "choice head pair"]]:
     """The rank among all keys and the score of one or several keys per query, in each head."""
     shape = (len(keys), affinity.n_heads, len(queries))
     ranks, scores = np.empty(shape, np.int64), np.empty(shape, affinity.shared_key.dtype)
     step = max(1, BLOCK_BYTES // (affinity.vocab_size * affinity.shared_key.itemsize))
-    for head in range(affinity.n_heads):
+
+    def rank(head: int) -> None:
         scorer = HeadScores.of(affinity.key_of(head))
         for begin in range(0, len(queries), step):
             block = slice(begin, begin + step)
@@ -108,7 +109,8 @@ def pair_ranks(
             for choice, chosen in enumerate(keys[:, block]):
                 rank_rows(rows, chosen, ranks[choice, head, block])
                 scores[choice, head, block] = rows[np.arange(len(chosen)), chosen]
-            watch(head * len(queries) + min(begin + step, len(queries)), affinity.n_heads * len(queries))
+
+    list(runner.map(rank, range(affinity.n_heads)))
     return ranks, scores
 
 
@@ -117,7 +119,6 @@ BLOCK_QUERIES = 16 * TILE_QUERIES
 BOUNDING = 24
 """Dimensions of the upper bound, out of 64 or 128: more of them skip more tiles, and cost more on every tile."""
 CONDITION = 1e-6  # smallest relative variance of a dimension that is divided by
-ALONE = Runner()
 
 
 @dataclass

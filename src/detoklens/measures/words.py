@@ -21,8 +21,8 @@ from jaxtyping import Float, Int
 
 from detoklens.errors import DetokLensError, TokenError
 from detoklens.measures.chance import Interval, medians, over_words
-from detoklens.measures.ranking import pair_ranks
-from detoklens.progress import Watcher, unwatched
+from detoklens.measures.ranking import ALONE, pair_ranks
+from detoklens.parallel import Runner
 from detoklens.scores.affinity import Affinity
 from detoklens.scores.layer import Layer
 from detoklens.tokens import Vocabulary
@@ -188,12 +188,12 @@ class PieceRanks:
 
 
 def piece_ranks(
-    affinity: Affinity, pairs: WordPairs, classes: Sequence[Int[np.ndarray, "pair"]], watch: Watcher = unwatched
+    affinity: Affinity, pairs: WordPairs, classes: Sequence[Int[np.ndarray, "pair"]], runner: Runner = ALONE
 ) -> PieceRanks:
     """The rank of each preceding piece in each head, and of other words' pieces as nulls; see `exchange_within`."""
     drawn = [exchange_within(pairs.keys, classes, seed) for seed in range(NULLS)]
     ranks, scores = pair_ranks(
-        affinity, pairs.queries, np.stack([pairs.keys, exchange_keys(pairs.keys), *drawn]), watch
+        affinity, pairs.queries, np.stack([pairs.keys, exchange_keys(pairs.keys), *drawn]), runner
     )
     return PieceRanks(ranks[0], scores[0], ranks[1], ranks[2:])
 

@@ -92,6 +92,7 @@ class Heatmap(TokenQuestion):
     report_section = "Token partners"
     progress_label = "comparing tokens"
     uses = frozenset({"vocabulary", "seed", "counts"})
+    parallel = True
     tables = (HEATMAP_BY_HEAD, HEATMAP_TOKENS, HEATMAP)
     display_columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "heatmap_by_head": ("head", "layer_norm", "minimum", "maximum", "self_match", "self_first", "same_keys"),
@@ -136,7 +137,7 @@ class Heatmap(TokenQuestion):
             drawn, size = drawn_scores(affinity, places), range(len(ids))
             pairs = {"query_token_id": ids[:, None], "key_token_id": ids, "score": drawn, "layer_norm": divided}
             scores.append(HEATMAP.grid({"head": heads, "query_place": size, "key_place": size}, pairs))
-            ranges = identical_tokens(affinity, places, drawn, runner.watch)
+            ranges = identical_tokens(affinity, places, drawn, runner)
             by_head.append(HEATMAP_BY_HEAD.grid({"head": heads}, ranges | {"layer_norm": divided}))
             del affinity  # a gigabyte for a large vocabulary, before the next one
         tokens = {"token_id": ids, "token": token_texts(layer, ids)}

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from detoklens.explorer.explore import Explorer
     from detoklens.questions.base import Need
 
-KEPT = 16  # answers that a study caches: a question may ask others
+KEPT = 64  # answers that a study caches: a report asks dozens, and some ask others again
 
 
 @dataclass(frozen=True)

@@ -145,6 +145,7 @@ class Words(PairQuestion):
     report_section = "Token partners"
     caveat = "Tests the pieces of listed words, not other pairs, and not attention on text."
     needs = frozenset({"vocabulary"})
+    parallel = True
     tables = (WORDS_BY_HEAD, WORD_PIECES, WORD_RANKS)
     compared_tables = ("words_by_head",)
     by: ClassVar[Mapping[str, str]] = {"head": "words_by_head", "word": "word_ranks"}
@@ -194,7 +195,7 @@ class Words(PairQuestion):
         classes = exchange_classes(layer.vocabulary, pairs.keys)
         tokens = np.union1d(study.meaningful_tokens(), np.concatenate([pairs.keys, pairs.queries]))
         affinity = self.affinity(study, self.scale, self.centred, heads).of_tokens(tokens)
-        ranks = piece_ranks(affinity, pairs.places_in(tokens), classes, runner.watch)
+        ranks = piece_ranks(affinity, pairs.places_in(tokens), classes, runner)
         by_head: dict[str, Any] = {"head": heads, "pairs": [len(pairs.words)] * len(heads)}
         by_head |= rank_summary(ranks, pairs.words, len(tokens))
         best = best_by_words(pl.DataFrame(by_head).fill_nan(None))
