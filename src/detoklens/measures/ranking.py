@@ -82,9 +82,9 @@ def top_keys(scores: Float[np.ndarray, "query key"], top: int) -> Int[np.ndarray
     top = min(top, scores.shape[1])
     size = max(1, min(GROUP, scores.shape[1] // top))
     groups = scores.shape[1] // size
-    largest = scores[:, : groups * size].reshape(len(scores), groups, size).max(axis=2)
+    largest = scores[:, : groups * size].reshape(len(scores), size, groups).max(axis=1)
     floor = np.partition(largest, groups - top, axis=1)[:, groups - top, None]
-    rows, keys = np.nonzero(scores >= floor)
+    rows, keys = np.divmod(np.flatnonzero(scores >= floor), scores.shape[1])
     order = np.lexsort((keys, -scores[rows, keys], rows))
     first = np.searchsorted(rows, np.arange(len(scores)))
     return keys[order][first[:, None] + np.arange(top)]
